@@ -1,0 +1,99 @@
+# Test targets. Labels say what a test needs: `unit` (the default), `integration`, `conformance`,
+# `regression`, `chaos`; `tsan` and `asan` mark what tests/run.sh --sanitizers runs under each.
+if(BUILD_TESTING)
+  find_package(GTest REQUIRED)
+  include(GoogleTest)
+endif()
+
+# Sanitizer settings of every test; values are read by the runtimes, not by the tests.
+set(KCACHE_TEST_ENVIRONMENT
+    "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/tsan.supp halt_on_error=1 second_deadlock_stack=1"
+    "ASAN_OPTIONS=detect_stack_use_after_return=1 strict_string_checks=1"
+    "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/lsan.supp print_suppressions=0"
+    "UBSAN_OPTIONS=print_stacktrace=1"
+    "KCACHE_BINARY_DIR=${CMAKE_BINARY_DIR}"
+    "KCACHE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
+
+# kcache_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds] [DEPENDS target…]
+#             [SERIAL])
+# One GoogleTest program; ctest sees each of its cases as `NAME.Suite.Case`. SERIAL keeps its cases
+# from running beside any other test.
+function(kcache_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS;DEPENDS")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kcache_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} GTest::gmock GTest::gtest GTest::gmock_main
+                                        Threads::Threads)
+  if(arg_DEPENDS)
+    add_dependencies(${name} ${arg_DEPENDS})
+  endif()
+  set(properties TIMEOUT ${arg_TIMEOUT})
+  if(arg_SERIAL)
+    list(APPEND properties RUN_SERIAL ON)
+  endif()
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_PREFIX "${name}."
+                       PROPERTIES ${properties} TEST_LIST ${name}_cases)
+  # gtest_discover_tests cannot carry a property whose value is a list, so lists are set by a
+  # script that ctest reads after the discovery.
+  set(script "${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake")
+  file(CONFIGURE OUTPUT "${script}" @ONLY CONTENT
+"foreach(case IN LISTS @name@_cases)
+  set_tests_properties(\"\${case}\" PROPERTIES LABELS \"@arg_LABELS@\"
+                       ENVIRONMENT \"@KCACHE_TEST_ENVIRONMENT@\")
+endforeach()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
+endfunction()
+
+# kcache_script_test(NAME COMMAND program argument… [LABELS label…] [TIMEOUT seconds] [SERIAL])
+# Any program as a test: exit status 0 passes, 77 means skipped.
+function(kcache_script_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "COMMAND;LABELS")
+  if(NOT BUILD_TESTING)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS integration)
+  endif()
+  add_test(NAME ${name} COMMAND ${arg_COMMAND})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+                       SKIP_RETURN_CODE 77 ENVIRONMENT "${KCACHE_TEST_ENVIRONMENT}")
+  if(arg_SERIAL)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
+endfunction()
+
+# kcache_fuzzer(NAME SOURCES file… [LIBS target…] [CORPUS directory])
+# A libFuzzer program (LLVMFuzzerTestOneInput in one of the sources). Built only with KCACHE_FUZZ.
+# With CORPUS, ctest replays that directory's inputs and then fuzzes for ten seconds.
+function(kcache_fuzzer name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
+  if(NOT KCACHE_FUZZ)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} Threads::Threads)
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  if(BUILD_TESTING AND arg_CORPUS)
+    set(found "${CMAKE_CURRENT_BINARY_DIR}/${name}_found")
+    file(MAKE_DIRECTORY "${found}")
+    add_test(NAME ${name} COMMAND ${name} -max_total_time=10 -timeout=10 -print_final_stats=1
+                                  "${found}" "${arg_CORPUS}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS fuzz
+                         ENVIRONMENT "${KCACHE_TEST_ENVIRONMENT}")
+  endif()
+endfunction()
