@@ -4,8 +4,10 @@
 // speaks std types; AbslView is the one place where they are converted.
 //
 // Threads: pure functions, any thread.
-#pragma once
+#ifndef KCACHE_CONTRACT_STRINGS_H_
+#define KCACHE_CONTRACT_STRINGS_H_
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -24,6 +26,14 @@ inline std::string_view StdView(absl::string_view text) { return {text.data(), t
 // U+10FFFF).
 bool IsValidUtf8(std::string_view text);
 
+// `text` with every byte that is not part of well-formed UTF-8 replaced by U+FFFD, for fields of
+// type `string`: a protobuf that carries anything else does not parse at the other end.
+std::string ToValidUtf8(std::string_view text);
+
+// The longest prefix of `text` (UTF-8) of at most `limit` bytes that does not end inside a
+// character.
+std::string_view Utf8Prefix(std::string_view text, size_t limit);
+
 // Lower-case hexadecimal of any bytes, two characters a byte.
 std::string ToHex(std::string_view bytes);
 
@@ -36,3 +46,5 @@ absl::StatusOr<std::string> FromHex(std::string_view hex);
 std::string Quoted(std::string_view text, size_t limit = 120);
 
 }  // namespace kcache
+
+#endif  // KCACHE_CONTRACT_STRINGS_H_
