@@ -24,7 +24,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "contract/error_reason.h"
 #include "kcache/v1/backend.pb.h"
+#include "kcache/v1/execution.pb.h"
 #include "kcache/v1/types.pb.h"
 
 namespace kcache::backend {
@@ -42,12 +44,13 @@ enum class MemoryKind {
 
 // One kernel argument, already validated against the reflection.
 struct KernelArgument {
-  enum class Kind { kScalar, kBuffer, kLocalMemory };
+  enum class Kind { kScalar, kBuffer, kLocalMemory, kImage, kSampler };
   Kind kind = Kind::kScalar;
   std::string_view scalar;     // kScalar: the value's bytes; valid during the call only
-  MemoryHandle memory = 0;     // kBuffer
+  MemoryHandle memory = 0;     // kBuffer, kImage
   uint64_t offset = 0;         // kBuffer: bytes from the start of the allocation
   uint64_t bytes = 0;          // kBuffer: bytes visible to the kernel; kLocalMemory: size
+  const v1::Sampler* sampler = nullptr;  // kSampler: valid during the call only
 };
 
 struct Extent {
@@ -66,6 +69,13 @@ struct LaunchCommand {
   std::span<const KernelArgument> arguments;
   std::string_view push_constants;
   uint32_t repeat = 1;           // enqueue the same launch this often
+  uint32_t dimensions = 0;       // 1 … 3: how many the caller named; 0: not told
+};
+
+// A part of an image, in pixels; a layer counts as the dimension after those its images have.
+struct ImageRegion {
+  Extent origin{0, 0, 0};
+  Extent size;
 };
 
 struct LoadStatistics {
@@ -112,6 +122,24 @@ class Context {
                             uint64_t bytes) = 0;
   virtual absl::Status Fill(QueueHandle queue, MemoryHandle destination, uint64_t offset,
                             uint64_t bytes, std::string_view pattern) = 0;
+
+  // Images, where the API has them. Free() releases one like a buffer. The copies are ordered like
+  // Copy(); pixels lie row by row in the buffer, without gaps.
+  virtual absl::StatusOr<MemoryHandle> CreateImage(const v1::ImageDescription&) {
+    return MakeError(v1::BAD_REQUEST, "this family has no images");
+  }
+  virtual absl::Status CopyBufferToImage(QueueHandle, MemoryHandle /*buffer*/, uint64_t /*offset*/,
+                                         MemoryHandle /*image*/, const ImageRegion&) {
+    return MakeError(v1::BAD_REQUEST, "this family has no images");
+  }
+  virtual absl::Status CopyImageToBuffer(QueueHandle, MemoryHandle /*image*/, const ImageRegion&,
+                                         MemoryHandle /*buffer*/, uint64_t /*offset*/) {
+    return MakeError(v1::BAD_REQUEST, "this family has no images");
+  }
+
+  // How often a launch made the driver compile after all, since the context was opened: late cases
+  // of what LoadStatistics counts, as far as they can be told.
+  virtual uint64_t late_compiles() const { return 0; }
 
   // Makes what is enqueued start without waiting for more.
   virtual absl::Status Flush(QueueHandle queue) = 0;
