@@ -29,6 +29,25 @@ TEST(Utf8, RejectsIllFormedText) {
   }
 }
 
+TEST(Utf8, ReplacesWhatIsIllFormed) {
+  EXPECT_EQ(ToValidUtf8("a\xff\xe2\x82\xac\xe2\x82z"),
+            "a\xef\xbf\xbd\xe2\x82\xac\xef\xbf\xbd\xef\xbf\xbdz");
+  EXPECT_EQ(ToValidUtf8("gr\xc3\xbcn"), "gr\xc3\xbcn");
+}
+
+TEST(Utf8, PrefixEndsBetweenCharacters) {
+  const std::string text =
+      "a\xe2\x82\xac"
+      "b";
+  EXPECT_EQ(Utf8Prefix(text, 0), "");
+  EXPECT_EQ(Utf8Prefix(text, 1), "a");
+  EXPECT_EQ(Utf8Prefix(text, 2), "a");
+  EXPECT_EQ(Utf8Prefix(text, 3), "a");
+  EXPECT_EQ(Utf8Prefix(text, 4), "a\xe2\x82\xac");
+  EXPECT_EQ(Utf8Prefix(text, 5), text);
+  EXPECT_EQ(Utf8Prefix(text, 99), text);
+}
+
 TEST(Hex, RoundTripsEveryByte) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
