@@ -212,11 +212,10 @@ class ArtifactStore {
 
 // ---- durable state, events ----------------------------------------------------------------------
 
-// Devices that stay down, and operations under way: written before they take effect, so that a
-// restarted daemon neither reopens a card that is being reset nor calls an unfinished operation done.
+// Devices that stay down: written before draining starts, so that a restarted daemon does not reopen a
+// card that is being reset.
 struct DurableState {
-  std::map<std::string, std::string> down;        // "CUDA:0" -> reason
-  std::vector<std::string> running_operations;    // 16-byte ids
+  std::map<std::string, std::string> down;  // "CUDA:0" -> reason
 };
 
 class StateStore {

@@ -1,0 +1,306 @@
+#include "daemon/core/build_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/core/errors.h"
+
+namespace kcache::core {
+namespace {
+
+// Ends that are nobody's fault are tried again, but not for ever.
+constexpr int kMaxUncounted = 8;
+constexpr size_t kMaxRefusals = 65536;
+
+int LineOf(v1::Priority priority) { return priority == v1::PRIORITY_PREWARM ? 1 : 0; }
+
+v1::ErrorReason ReasonFor(CompileOutcome::End end) {
+  switch (end) {
+    case CompileOutcome::End::kTimedOut:
+      return v1::COMPILE_TIMEOUT;
+    case CompileOutcome::End::kOutOfMemory:
+      return v1::COMPILE_OUT_OF_MEMORY;
+    case CompileOutcome::End::kUnavailable:
+      return v1::BACKEND_UNAVAILABLE;
+    default:
+      return v1::COMPILE_CRASHED;
+  }
+}
+
+std::shared_ptr<const v1::CompileRequest> RequestFor(const BuildSpec& spec, const Limits& limits) {
+  auto request = std::make_shared<v1::CompileRequest>();
+  request->set_framework(spec.framework);
+  request->set_architecture(spec.architecture);
+  request->set_device_index(spec.device_index);
+  *request->mutable_manifest() = spec.program->manifest;
+  request->set_source(*spec.program->source);
+  for (size_t i = 0; i < spec.program->headers.size(); ++i) {
+    v1::HeaderFile* header = request->add_headers();
+    header->set_name(spec.program->manifest.headers(static_cast<int>(i)).name());
+    header->set_content(*spec.program->headers[i]);
+  }
+  request->set_max_output_bytes(limits.max_artifact_bytes);
+  request->set_max_log_bytes(limits.max_log_bytes);
+  return request;
+}
+
+}  // namespace
+
+absl::StatusOr<BuildQueue::WaiterId> BuildQueue::Build(BuildSpec spec, v1::Priority priority,
+                                                       const std::string& domain,
+                                                       Function<void(bool)> progress, Done done) {
+  const Digest key = spec.key;
+  if (absl::Status refused = CheckRefused(key); !refused.ok()) return refused;
+
+  auto& slot = flights_[key];
+  Flight* flight = slot.get();
+  if (flight != nullptr && flight->epoch != epoch_) {
+    if (flight->next == nullptr) {
+      flight->next = std::make_unique<Flight>();
+      flight->next->spec = std::move(spec);
+      flight->next->priority = priority;
+      flight->next->domain = domain;
+    }
+    flight = flight->next.get();
+  } else if (flight == nullptr) {
+    const uint32_t mine = queued_by_domain_[domain];
+    absl::Status full;
+    if (queued_ >= limits_->max_compiles_queued) {
+      full = LimitExceeded("max_compiles_queued", limits_->max_compiles_queued,
+                           absl::StrCat(queued_, " compiles are waiting"));
+    } else if (mine >= limits_->max_compiles_queued_per_domain) {
+      full = LimitExceeded("max_compiles_queued_per_domain",
+                           limits_->max_compiles_queued_per_domain,
+                           absl::StrCat(mine, " compiles of ", domain, " are waiting"));
+    }
+    if (!full.ok()) {
+      flights_.erase(key);
+      return full;
+    }
+    slot = std::make_unique<Flight>();
+    flight = slot.get();
+    flight->spec = std::move(spec);
+    flight->priority = priority;
+    flight->domain = domain;
+    flight->epoch = epoch_;
+    Enqueue(key, *flight, /*front=*/false);
+  } else if (!flight->running && priority < flight->priority) {
+    // Somebody waits for what was only being prewarmed: it moves to the other line. Its old place
+    // there is skipped when its turn comes.
+    flight->priority = priority;
+    --queued_;
+    --queued_by_domain_[flight->domain];
+    Enqueue(key, *flight, /*front=*/false);
+  }
+  const WaiterId id = ++next_waiter_;
+  flight->waiters.push_back(
+      {id, !flight->waiters.empty() || flight->running, std::move(progress), std::move(done)});
+  waiters_[id] = key;
+  deps_->executor->Post([this] { Pump(); });
+  return id;
+}
+
+void BuildQueue::Abandon(WaiterId waiter) {
+  auto found = waiters_.find(waiter);
+  if (found == waiters_.end()) return;
+  const Digest key = found->second;
+  waiters_.erase(found);
+  auto flight = flights_.find(key);
+  if (flight == flights_.end()) return;
+  auto is_it = [waiter](const Waiter& one) { return one.id == waiter; };
+  std::erase_if(flight->second->waiters, is_it);
+  if (flight->second->next != nullptr) std::erase_if(flight->second->next->waiters, is_it);
+}
+
+void BuildQueue::Enqueue(const Digest& key, const Flight& flight, bool front) {
+  auto& queue = lines_[LineOf(flight.priority)].by_domain[flight.domain];
+  if (front) {
+    queue.push_front(key);
+  } else {
+    queue.push_back(key);
+  }
+  ++queued_;
+  ++queued_by_domain_[flight.domain];
+}
+
+// The next key of the domain whose turn it is.
+bool BuildQueue::Dequeue(Line* line, Digest* key) {
+  while (!line->by_domain.empty()) {
+    auto turn = line->by_domain.upper_bound(line->last);
+    if (turn == line->by_domain.end()) turn = line->by_domain.begin();
+    line->last = turn->first;
+    *key = turn->second.front();
+    turn->second.pop_front();
+    if (turn->second.empty()) line->by_domain.erase(turn);
+    auto flight = flights_.find(*key);
+    const bool stale = flight == flights_.end() || flight->second->running ||
+                       &lines_[LineOf(flight->second->priority)] != line;
+    if (!stale) return true;
+  }
+  return false;
+}
+
+void BuildQueue::Pump() {
+  while (running_ < static_cast<uint64_t>(std::max(1, deps_->workers->slots()))) {
+    Digest key;
+    if (!Dequeue(&lines_[0], &key) && !Dequeue(&lines_[1], &key)) return;
+    Flight* flight = flights_[key].get();
+    --queued_;
+    if (--queued_by_domain_[flight->domain] == 0) queued_by_domain_.erase(flight->domain);
+    if (flight->waiters.empty()) {
+      Finish(key, absl::CancelledError("nobody waits for this build any more"));
+      continue;
+    }
+    StartJob(key, flight);
+  }
+}
+
+void BuildQueue::StartJob(const Digest& key, Flight* flight) {
+  flight->running = true;
+  flight->started = deps_->clock->Now();
+  ++running_;
+  ++counters_.attempts;
+  for (Waiter& waiter : flight->waiters) {
+    if (waiter.progress) waiter.progress(true);
+  }
+  flight->job = deps_->workers->Compile(
+      flight->spec.family, RequestFor(flight->spec, *limits_),
+      [this, key](CompileOutcome outcome) { OnOutcome(key, std::move(outcome)); });
+}
+
+void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
+  Flight* flight = flights_[key].get();
+  flight->running = false;
+  --running_;
+  const uint64_t took_ms =
+      static_cast<uint64_t>(absl::ToInt64Milliseconds(deps_->clock->Now() - flight->started));
+
+  if (outcome.end == CompileOutcome::End::kNotCounted && ++flight->uncounted < kMaxUncounted) {
+    Enqueue(key, *flight, /*front=*/true);
+    Pump();
+    return;
+  }
+  if (outcome.end != CompileOutcome::End::kReplied) {
+    ++counters_.crashes;
+    absl::Status died = CountDeath(key, flight, outcome);
+    if (outcome.end == CompileOutcome::End::kCrashed && flight->deaths < 2) {
+      Enqueue(key, *flight, /*front=*/true);
+    } else {
+      Finish(key, std::move(died));
+    }
+    Pump();
+    return;
+  }
+  if (outcome.reply.has_error()) {
+    ++counters_.failures;
+    Finish(key, FromProto(outcome.reply.error()));
+    Pump();
+    return;
+  }
+  ++counters_.compiles;
+  refusals_.erase(key);
+  auto stored = std::make_shared<StoredArtifact>();
+  stored->key = key;
+  stored->program = flight->spec.program->digest;
+  stored->framework = flight->spec.framework;
+  stored->compiler_version = flight->spec.compiler_version;
+  stored->artifact = std::move(*outcome.reply.mutable_artifact());
+  stored->artifact.set_compile_ms(took_ms);
+  stored->bytes = stored->artifact.ByteSizeLong();
+  BuildResult result{.artifact = stored, .joined = false, .compile_ms = took_ms};
+  if (flight->epoch == epoch_) {
+    if (absl::Status kept = deps_->artifacts->Put(stored); !kept.ok()) {
+      deps_->events->Emit("artifact-not-kept", std::string(StdView(kept.message())),
+                          {{"artifact", key.hex()}});
+    }
+  }
+  deps_->events->Emit("compile-done", absl::StrCat("compiled in ", took_ms, " ms"),
+                      {{"artifact", key.hex()},
+                       {"framework", stored->framework},
+                       {"bytes", std::to_string(stored->bytes)}});
+  Finish(key, std::move(result));
+  Pump();
+}
+
+absl::Status BuildQueue::CountDeath(const Digest& key, Flight* flight,
+                                    const CompileOutcome& outcome) {
+  ++flight->deaths;
+  absl::Status status = MakeError(ReasonFor(outcome.end),
+                                  absl::StrCat("the compiler for ", flight->spec.framework, ": ",
+                                               outcome.what));
+  deps_->events->Emit("compile-died", outcome.what,
+                      {{"artifact", key.hex()}, {"framework", flight->spec.framework}});
+  const bool counts = outcome.end != CompileOutcome::End::kUnavailable &&
+                      outcome.end != CompileOutcome::End::kNotCounted;
+  if (!counts) return status;
+  if (refusals_.size() >= kMaxRefusals) refusals_.erase(refusals_.begin());
+  Refusal& refusal = refusals_[key];
+  ++refusal.crashes;
+  refusal.reason = outcome.what;
+  refusal.until = deps_->clock->Now() + limits_->refusal;
+  return status;
+}
+
+absl::Status BuildQueue::CheckRefused(const Digest& key) {
+  auto found = refusals_.find(key);
+  if (found == refusals_.end()) return absl::OkStatus();
+  const absl::Duration left = found->second.until - deps_->clock->Now();
+  if (left <= absl::ZeroDuration()) {
+    refusals_.erase(found);
+    return absl::OkStatus();
+  }
+  if (found->second.crashes < limits_->compile_crashes_to_refuse) return absl::OkStatus();
+  return MakeError(
+      v1::COMPILE_REFUSED,
+      absl::StrCat("this program ended its compiler ", found->second.crashes, " times (last: ",
+                   found->second.reason, "); refused for another ",
+                   absl::FormatDuration(absl::Ceil(left, absl::Seconds(1))),
+                   ". An operator can clear it: kcachectl refusals --clear"),
+      {{"artifact", key.hex()}});
+}
+
+void BuildQueue::Finish(const Digest& key, absl::StatusOr<BuildResult> result) {
+  auto found = flights_.find(key);
+  std::unique_ptr<Flight> flight = std::move(found->second);
+  flights_.erase(found);
+  if (flight->next != nullptr && !flight->next->waiters.empty()) {
+    flight->next->epoch = epoch_;
+    Enqueue(key, *flight->next, /*front=*/false);
+    flights_[key] = std::move(flight->next);
+    deps_->executor->Post([this] { Pump(); });
+  }
+  for (Waiter& waiter : flight->waiters) {
+    waiters_.erase(waiter.id);
+    absl::StatusOr<BuildResult> mine = result;
+    if (mine.ok()) mine->joined = waiter.joined;
+    deps_->executor->Post(
+        [done = std::move(waiter.done), mine = std::move(mine)]() mutable { done(std::move(mine)); });
+  }
+}
+
+v1::RefusalList BuildQueue::Refusals() const {
+  v1::RefusalList list;
+  const absl::Duration now = deps_->clock->Now();
+  for (const auto& [key, refusal] : refusals_) {
+    if (refusal.crashes < limits_->compile_crashes_to_refuse || refusal.until <= now) continue;
+    v1::RefusalSummary* summary = list.add_refusals();
+    summary->set_artifact_key(key.str());
+    summary->set_reason(refusal.reason);
+    summary->set_crashes(static_cast<uint32_t>(refusal.crashes));
+    summary->set_remaining_ms(static_cast<uint64_t>(absl::ToInt64Milliseconds(refusal.until - now)));
+  }
+  return list;
+}
+
+uint64_t BuildQueue::ClearRefusals(const std::string& key) {
+  if (key.empty()) {
+    const uint64_t count = refusals_.size();
+    refusals_.clear();
+    return count;
+  }
+  auto digest = Digest::FromBytes(key);
+  return digest.ok() ? refusals_.erase(*digest) : 0;
+}
+
+}  // namespace kcache::core

@@ -1,0 +1,47 @@
+// All living contexts: made on demand, found by id, retired when idle, put on hold when they crash
+// too often.
+//
+// Threads: on the executor.
+
+#ifndef KCACHE_DAEMON_CORE_CONTEXT_TABLE_H_
+#define KCACHE_DAEMON_CORE_CONTEXT_TABLE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "daemon/core/context.h"
+#include "daemon/core/core.h"
+
+namespace kcache::core {
+
+class ContextTable {
+ public:
+  ContextTable(Core* core, ContextOwner* owner) : core_(core), owner_(owner) {}
+
+  // The domain's context on the device, CREATING or ALIVE, made if need be. DEVICE_DRAINING at once
+  // while it or its device drains, DEVICE_DOWN, NOT_READY, CONTEXT_ON_HOLD.
+  absl::StatusOr<std::shared_ptr<Context>> Ensure(DeviceRecord* device, const TrustDomain& domain);
+  Context* Find(uint64_t id);
+  // It has ended: nothing finds it any more. `crashed` counts towards the hold.
+  void Remove(Context* context, bool crashed, std::string_view why);
+  // Clears holds and crash counts of the device. Returns how many were on hold.
+  int ClearHolds(DeviceRecord* device);
+
+  template <class F>
+  void ForEach(F&& each) {
+    for (auto& [id, context] : contexts_) each(*context);
+  }
+  size_t size() const { return contexts_.size(); }
+
+ private:
+  Core* const core_;
+  ContextOwner* const owner_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<Context>> contexts_;
+  uint64_t next_id_ = 0;
+};
+
+}  // namespace kcache::core
+
+#endif  // KCACHE_DAEMON_CORE_CONTEXT_TABLE_H_
