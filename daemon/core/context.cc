@@ -254,7 +254,7 @@ void Context::PumpLoads() {
         return;
       }
       HandleCache::Loaded loaded = self->handles_.OnLoaded(*sent, reply);
-      for (auto& [waiter, outcome] : loaded.calls) waiter(outcome.first, outcome.second);
+      for (HandleCall& call : loaded.calls) call.waiter(call.status, call.handle);
       if (!loaded.stale.empty() && self->state_ == ContextState::kAlive) {
         self->UnloadUnheld(std::move(loaded.stale));
       }
@@ -461,10 +461,9 @@ void Context::OnExited(const HostExit& exit) {
   const absl::Status why =
       loss_.ok() ? MakeError(v1::DEVICE_DESTROYED, Describe() + " was destroyed") : loss_;
   AnswerAlive(why);
-  for (auto& [waiter, outcome] : handles_.Abandon(why)) {
-    deps_->executor->Post([waiter = std::move(waiter), status = outcome.first]() mutable {
-      waiter(status, nullptr);
-    });
+  for (HandleCall& call : handles_.Abandon(why)) {
+    deps_->executor->Post(
+        [call = std::move(call)]() mutable { call.waiter(call.status, nullptr); });
   }
   // Its own call into us is still on the stack.
   deps_->executor->Post([host = std::move(host_)]() mutable { host.reset(); });

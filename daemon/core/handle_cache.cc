@@ -126,7 +126,7 @@ HandleCache::Loaded HandleCache::OnLoaded(const v1::LoadRequest& request,
     if (!status.ok()) {
       // A failed build caches nothing.
       for (HandleWaiter& waiter : waiters) {
-        loaded.calls.push_back({std::move(waiter), {status, nullptr}});
+        loaded.calls.push_back(HandleCall{std::move(waiter), status, nullptr});
       }
       Release(handle);
       continue;
@@ -135,7 +135,7 @@ HandleCache::Loaded HandleCache::OnLoaded(const v1::LoadRequest& request,
     handle->kernel = result->second->kernel();
     if (handle->state == HandleState::kDoomed) {
       for (HandleWaiter& waiter : waiters) {
-        loaded.calls.push_back({std::move(waiter), {ClearedDuringBuild(), nullptr}});
+        loaded.calls.push_back(HandleCall{std::move(waiter), ClearedDuringBuild(), nullptr});
       }
       loaded.stale.push_back(handle);
       continue;
@@ -143,7 +143,7 @@ HandleCache::Loaded HandleCache::OnLoaded(const v1::LoadRequest& request,
     handle->state = HandleState::kReady;
     ++ready_;
     for (HandleWaiter& waiter : waiters) {
-      loaded.calls.push_back({std::move(waiter), {absl::OkStatus(), handle}});
+      loaded.calls.push_back(HandleCall{std::move(waiter), absl::OkStatus(), handle});
     }
   }
   return loaded;
@@ -200,13 +200,13 @@ void HandleCache::Release(Handle* handle) {
   slots_[handle->slot].handle = nullptr;
 }
 
-std::vector<std::pair<HandleWaiter, std::pair<absl::Status, Handle*>>> HandleCache::Abandon(
+std::vector<HandleCall> HandleCache::Abandon(
     absl::Status why) {
-  std::vector<std::pair<HandleWaiter, std::pair<absl::Status, Handle*>>> calls;
+  std::vector<HandleCall> calls;
   for (Slot& slot : slots_) {
     if (slot.handle == nullptr) continue;
     for (HandleWaiter& waiter : slot.handle->waiters) {
-      calls.push_back({std::move(waiter), {why, nullptr}});
+      calls.push_back(HandleCall{std::move(waiter), why, nullptr});
     }
     // What was built goes with the host's process.
     if (slot.handle->binary == nullptr) ++counters_->destroyed;

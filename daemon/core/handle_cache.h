@@ -41,6 +41,13 @@ struct Handle;
 // Runs with the handle or with why there is none. CLEARED: it was cleared meanwhile, ask again.
 using HandleWaiter = Function<void(absl::Status, Handle*)>;
 
+// A waiter and what it is to be told.
+struct HandleCall {
+  HandleWaiter waiter;
+  absl::Status status;
+  Handle* handle = nullptr;
+};
+
 struct Handle {
   uint32_t slot = 0;
   uint32_t incarnation = 0;
@@ -84,7 +91,7 @@ class HandleCache {
   // The host's answer: moves handles on, and returns those whose waiters must be called, and those
   // that were cleared meanwhile and must be unloaded.
   struct Loaded {
-    std::vector<std::pair<HandleWaiter, std::pair<absl::Status, Handle*>>> calls;
+    std::vector<HandleCall> calls;
     std::vector<Handle*> stale;
   };
   Loaded OnLoaded(const v1::LoadRequest& request, const absl::StatusOr<v1::LoadReply>& reply);
@@ -97,7 +104,7 @@ class HandleCache {
   // A DOOMED handle has been unloaded in the host.
   void Forget(Handle* handle);
   // The host is gone, and everything with it: calls for the waiters, with `why`.
-  std::vector<std::pair<HandleWaiter, std::pair<absl::Status, Handle*>>> Abandon(absl::Status why);
+  std::vector<HandleCall> Abandon(absl::Status why);
 
   template <class F>
   void ForEach(F&& each) const {

@@ -40,7 +40,7 @@ class Teardowns {
 
   struct DestroyArguments {
     std::vector<DeviceRecord*> devices;
-    std::string domain;  // of this trust domain only; empty: all
+    std::string domain{};  // of this trust domain only; empty: all
     bool stay_down = false;
     bool physical = false;
     absl::Duration grace;
@@ -50,9 +50,9 @@ class Teardowns {
   void Destroy(const OperationPtr& operation, DestroyArguments arguments);
 
   struct ClearArguments {
-    std::string family;
-    std::optional<uint32_t> index;
-    std::string domain;  // empty: all
+    std::string family{};
+    std::optional<uint32_t> index{};
+    std::string domain{};  // empty: all
     bool artifacts = false;
     absl::Duration grace;
     SessionId initiator = 0;
