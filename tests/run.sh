@@ -43,6 +43,10 @@ run_preset() {
 
 if [ $install -eq 1 ]; then
   deploy/install-deps.sh build runtime test || exit 1
+  # CUDA programs compile without a GPU; where there is no toolkit, NVRTC comes from its wheel.
+  if [ ! -e /usr/local/cuda ] && ! ldconfig -p | grep -q 'libnvrtc\.so\.1[23]'; then
+    deploy/fetch-nvrtc.sh || echo "run.sh: no NVRTC: the tests that compile CUDA will be skipped"
+  fi
 fi
 if [ $release -eq 1 ]; then
   run_preset release

@@ -12,7 +12,9 @@ set(KCACHE_TEST_ENVIRONMENT
     "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/lsan.supp print_suppressions=0"
     "UBSAN_OPTIONS=print_stacktrace=1"
     "KCACHE_BINARY_DIR=${CMAKE_BINARY_DIR}"
-    "KCACHE_SOURCE_DIR=${CMAKE_SOURCE_DIR}")
+    "KCACHE_SOURCE_DIR=${CMAKE_SOURCE_DIR}"
+    # Where deploy/fetch-nvrtc.sh puts NVRTC; without it, an installed toolkit is found.
+    "KCACHE_CUDA_TOOLKIT=${CMAKE_SOURCE_DIR}/build/nvrtc")
 
 # kcache_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds] [DEPENDS target…]
 #             [SERIAL])
