@@ -1,0 +1,87 @@
+#include "backends/opencl/build_input.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "backends/opencl/argument_types.h"
+#include "contract/error_reason.h"
+
+namespace kcache::backend::opencl {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::StatusOr<std::string> Options(std::vector<std::string> flags) { return BuildOptions(flags); }
+
+TEST(BuildInput, OrdinaryFlagsKeepTheirOrder) {
+  const absl::StatusOr<std::string> options =
+      Options({"-cl-fast-relaxed-math", "-w", "-D", "A=1", "-DB", "-U", "C", "-cl-std=CL1.2"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(*options,
+            "-cl-kernel-arg-info -cl-fast-relaxed-math -w -DA=1 -DB -UC -cl-std=CL1.2 -Iinclude");
+}
+
+TEST(BuildInput, IncludePathsStayBelowTheHeaders) {
+  EXPECT_THAT(*Options({"-I", "kernels", "-I."}), HasSubstr(" -Iinclude/kernels -Iinclude"));
+  for (const char* path : {"/etc", "..", "a/../../b", "a//b", ""}) {
+    const absl::Status status = Options({"-I", path}).status();
+    EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST) << path;
+  }
+  EXPECT_EQ(ReasonOf(Options({"-I/etc"}).status()), v1::BAD_REQUEST);
+}
+
+TEST(BuildInput, FlagsThatReachOutAreRefusedByName) {
+  for (const char* flag : {"-include", "-save-temps", "-Xclang", "@file", "-isystem", "-fplugin=x",
+                           "-D", "-w -I/etc", "-DA=\"x\"", "-Wl,-rpath", "", "x.cl"}) {
+    const absl::Status status = Options({flag}).status();
+    EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST) << flag;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("build flag")) << flag;
+  }
+}
+
+TEST(BuildInput, HeaderNamesAreRelative) {
+  for (const char* name : {"a.h", "a/b/c.h", "...h", "a-b_c.cl"}) {
+    EXPECT_EQ(ValidateHeaderName(name), absl::OkStatus()) << name;
+  }
+  for (const char* name :
+       {"", "/a.h", "../a.h", "a/../b.h", "./a.h", "a//b.h", "a/", "a b.h", "a\\b.h"}) {
+    EXPECT_EQ(ReasonOf(ValidateHeaderName(name)), v1::BAD_REQUEST) << name;
+  }
+}
+
+TEST(BuildInput, PreludeDefinesAndKeepsLineNumbers) {
+  v1::ProgramManifest manifest;
+  EXPECT_EQ(*SourcePrelude(manifest), "");
+  v1::Define* define = manifest.add_defines();
+  define->set_name("A");
+  define = manifest.add_defines();
+  define->set_name("F(x)");
+  define->set_value("(x + 1)");
+  define = manifest.add_defines();
+  define->set_name("EMPTY");
+  define->set_value("");
+  EXPECT_EQ(*SourcePrelude(manifest),
+            "#define A 1\n#define F(x) (x + 1)\n#define EMPTY \n#line 1\n");
+  define->set_value("1\n#include \"/etc/passwd\"");
+  EXPECT_EQ(ReasonOf(SourcePrelude(manifest).status()), v1::BAD_REQUEST);
+}
+
+TEST(ArgumentTypes, SizesAreThoseOfTheSpecification) {
+  EXPECT_EQ(BuiltinTypeBytes("char"), 1U);
+  EXPECT_EQ(BuiltinTypeBytes("unsigned int"), 4U);
+  EXPECT_EQ(BuiltinTypeBytes("half8"), 16U);
+  EXPECT_EQ(BuiltinTypeBytes("float3"), 16U);
+  EXPECT_EQ(BuiltinTypeBytes("double16"), 128U);
+  EXPECT_EQ(BuiltinTypeBytes("float5"), std::nullopt);
+  EXPECT_EQ(BuiltinTypeBytes("float16x"), std::nullopt);
+  EXPECT_EQ(BuiltinTypeBytes("unsigned int4"), std::nullopt);
+  EXPECT_EQ(BuiltinTypeBytes("int32"), std::nullopt);
+  EXPECT_EQ(BuiltinTypeBytes(""), std::nullopt);
+  EXPECT_EQ(BuiltinTypeBytes("4"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace kcache::backend::opencl
