@@ -20,7 +20,8 @@ uint64_t Milliseconds(absl::Duration duration) {
 
 ContextDrain::ContextDrain(Core* core, std::shared_ptr<Context> context, Kind kind,
                            std::string operation_id, absl::Duration grace, absl::Duration finish,
-                           Slots slots, Function<void()> on_change, Function<void()> on_done)
+                           Slots slots, Function<void()> on_change,
+                           Function<void()> on_released, Function<void()> on_done)
     : core_(core),
       context_(std::move(context)),
       kind_(kind),
@@ -29,6 +30,7 @@ ContextDrain::ContextDrain(Core* core, std::shared_ptr<Context> context, Kind ki
       finish_(finish),
       slots_(std::move(slots)),
       on_change_(std::move(on_change)),
+      on_released_(std::move(on_released)),
       on_done_(std::move(on_done)) {}
 
 void ContextDrain::Start(const std::vector<SessionId>& holders) {
@@ -186,6 +188,7 @@ void ContextDrain::ReleaseHandles() {
                  DrainOutcome& outcome = self->outcome_;
                  outcome.failures.insert(outcome.failures.end(), reply->failures().begin(),
                                          reply->failures().end());
+                 self->on_released_();
                  if (reply->finished()) {
                    for (const auto& [slot, incarnation] : self->slots_) {
                      outcome.released.push_back(absl::StrCat("handle ", slot, ".", incarnation));

@@ -51,10 +51,12 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
     std::string nack;
   };
 
-  // `slots` for kClear. `on_change` runs on each step, `on_done` once, last; neither inside Start.
+  // `slots` for kClear. `on_change` runs on each step; `on_released` once the handles are given back,
+  // before their slots can be given out again (kClear); `on_done` once, last. None inside Start.
   ContextDrain(Core* core, std::shared_ptr<Context> context, Kind kind, std::string operation_id,
                absl::Duration grace, absl::Duration finish, Slots slots,
-               Function<void()> on_change, Function<void()> on_done);
+               Function<void()> on_change, Function<void()> on_released,
+               Function<void()> on_done);
 
   void Start(const std::vector<SessionId>& holders);
 
@@ -95,6 +97,7 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
   const absl::Duration finish_;
   const Slots slots_;
   Function<void()> on_change_;
+  Function<void()> on_released_;
   Function<void()> on_done_;
   Stage stage_ = Stage::kWaiting;
   bool superseded_ = false;

@@ -25,7 +25,7 @@ struct Peer {
   uid_t uid = 0;
   gid_t gid = 0;
   pid_t pid = 0;            // 0: in another pid namespace, unknown
-  std::string container;    // from its cgroup; empty: none, or cannot be told
+  std::string container{};  // from its cgroup; empty: none, or cannot be told
 };
 
 // The transport's end of one session stream. Calls come from the executor and return at once.

@@ -190,7 +190,7 @@ void Teardowns::AddPart(const TeardownPtr& teardown, const std::shared_ptr<Conte
           operations_->Changed(operation.get());
         }
       },
-      [this, teardown, index] { PartDone(teardown, index); });
+      [] {}, [this, teardown, index] { PartDone(teardown, index); });
   notifier_.Before(teardown->what, context.get(), part.told, holders);
   Register(part.drain);
   teardown->parts.push_back(std::move(part));
@@ -394,9 +394,11 @@ void Teardowns::RunClear(const std::shared_ptr<Clearing>& clearing) {
         core_->options.limits.finish, std::move(one.slots),
         [this, clearing] { operations_->Changed(clearing->operation.get()); },
         [this, clearing, index] {
-          const Part& finished = clearing->parts[index];
-          acquirer_->DropLeases(finished.drain->context(), finished.drain->slots());
-          Unregister(finished.drain);
+          const ContextDrain& drain = *clearing->parts[index].drain;
+          acquirer_->DropLeases(drain.context(), drain.slots());
+        },
+        [this, clearing, index] {
+          Unregister(clearing->parts[index].drain);
           FinishClear(clearing);
         });
     notifier_.Before(clearing->what, one.context.get(), part.told, one.holders);
