@@ -30,6 +30,15 @@ void SetKernels(const std::vector<v1::KernelInfo>& kernels,
   }
 }
 
+void AddHeader(const std::string& name, const std::string& content, v1::CompileRequest* request) {
+  for (const v1::HeaderFile& header : request->headers()) {
+    if (header.name() == name) return;
+  }
+  v1::HeaderFile* added = request->add_headers();
+  added->set_name(name);
+  added->set_content(content);
+}
+
 absl::Status CheckSize(const v1::CompileRequest& request) {
   if (request.max_output_bytes() == 0 || request.source().size() <= request.max_output_bytes()) {
     return absl::OkStatus();
@@ -105,8 +114,10 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::CompileSource(const v1::CompileReque
   for (const std::string& directory : toolkit_->include_directories) {
     options.push_back(absl::StrCat("--include-path=", directory));
   }
+  v1::CompileRequest complete = request;
+  for (const auto& [name, content] : dialect_.headers) AddHeader(name, content, &complete);
   absl::StatusOr<RtcResultFiles> files = cudalike::CompileRtcProgram(
-      toolkit_->nvrtc.common, to_ptx ? toolkit_->nvrtc.ptx : toolkit_->nvrtc.cubin, request,
+      toolkit_->nvrtc.common, to_ptx ? toolkit_->nvrtc.ptx : toolkit_->nvrtc.cubin, complete,
       dialect_.source_name, options);
   if (!files.ok()) return files.status();
 

@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,8 @@ struct NvrtcDialect {
   std::string language = "cuda-c++";      // what its C++ is called
   std::string source_name = "kcache.cu";  // in the compiler's messages
   std::vector<std::string> options;       // put before the program's own
+  // Name and content of headers that every program has, unless it brings its own of that name.
+  std::vector<std::pair<std::string, std::string>> headers;
 };
 
 class NvrtcCompiler : public Compiler {
