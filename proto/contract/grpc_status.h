@@ -29,10 +29,10 @@ inline constexpr size_t kMaxGrpcDetailsBytes = 2048;
 inline grpc::Status ToGrpc(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
   v1::Error error = ToProto(status);
-  std::string message(Utf8Prefix(error.message(), kMaxGrpcMessageBytes));
+  const std::string message(Utf8Prefix(error.message(), kMaxGrpcMessageBytes));
   error.clear_message();
   if (error.ByteSizeLong() > kMaxGrpcDetailsBytes) error.clear_details();
-  return grpc::Status(static_cast<grpc::StatusCode>(error.code()), std::move(message),
+  return grpc::Status(static_cast<grpc::StatusCode>(error.code()), message,
                       error.SerializeAsString());
 }
 

@@ -76,7 +76,7 @@ template <typename Key, typename Value>
 class GuardedCache {
  public:
   // Gives back one value, after it has been unlinked.
-  using Destroy = absl::AnyInvocable<absl::Status(const Key&, Value) const>;
+  using Destroy = absl::AnyInvocable<absl::Status(const Key&, const Value&) const>;
   using Waiter = absl::AnyInvocable<void(const absl::StatusOr<Value>&)>;
   using WaiterId = uint64_t;
 
@@ -228,16 +228,20 @@ class GuardedCache {
       if (completion.outcome != BuildOutcome::kInstalled) ++statistics_.destroyed;
     }
     if (completion.outcome != BuildOutcome::kInstalled) {
-      completion.destroyed = DestroyOne(key, std::move(value));
+      completion.destroyed = DestroyOne(key, value);
     }
     CallWaiters(std::move(waiters), completion.value);
     return completion;
   }
 
-  // Ends a build without a value: everyone who waits gets `status`, which must not be OK.
-  void Abandon(Ticket ticket, absl::Status status) {
+  // Ends a build without a value: everyone who waits gets `status`. An OK one makes no value, so it
+  // becomes INTERNAL.
+  void Abandon(Ticket ticket, const absl::Status& status) {
     const auto [cache, key, flight] = ticket.Take();
-    AbandonFlight(key, flight, std::move(status));
+    AbandonFlight(key, flight,
+                  status.ok() ? MakeError(v1::INTERNAL, "the build of " + options_.name +
+                                                            " was abandoned without a reason")
+                              : status);
   }
 
   // Gives up waiting. True if the waiter will not be called; false if it was, or is about to be.
@@ -355,14 +359,15 @@ class GuardedCache {
     return std::exchange(flight->waiters, {});
   }
 
-  void AbandonFlight(const Key& key, const std::shared_ptr<Flight>& flight, absl::Status status) {
+  void AbandonFlight(const Key& key, const std::shared_ptr<Flight>& flight,
+                     const absl::Status& status) {
     Waiters waiters;
     {
       MutexLock lock(&mutex_);
       waiters = EndFlight(key, flight);
       ++statistics_.builds_failed;
     }
-    CallWaiters(std::move(waiters), std::move(status));
+    CallWaiters(std::move(waiters), status);
   }
 
   static void CallWaiters(Waiters waiters, const absl::StatusOr<Value>& value) {
@@ -395,13 +400,13 @@ class GuardedCache {
 
   absl::Status DestroyAll(Unlinked unlinked) {
     absl::Status first_failure;
-    for (auto& [key, value] : unlinked) first_failure.Update(DestroyOne(key, std::move(value)));
+    for (auto& [key, value] : unlinked) first_failure.Update(DestroyOne(key, value));
     return first_failure;
   }
 
-  absl::Status DestroyOne(const Key& key, Value value) {
-    absl::Status status = GuardedCall("destroying one of " + options_.name,
-                                      [&] { return destroy_(key, std::move(value)); });
+  absl::Status DestroyOne(const Key& key, const Value& value) {
+    absl::Status status =
+        GuardedCall("destroying one of " + options_.name, [&] { return destroy_(key, value); });
     if (!status.ok()) {
       MutexLock lock(&mutex_);
       ++statistics_.destroy_failures;

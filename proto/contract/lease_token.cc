@@ -51,7 +51,9 @@ class Statement {
   std::string_view view() const { return {buffer_.data(), size_}; }
 
  private:
-  std::array<char, 16 + kInstanceBytes + 3 * 8 + 2 * 4> buffer_;
+  std::array<char,
+             kLeaseLabel.size() + kInstanceBytes + 3 * sizeof(uint64_t) + 2 * sizeof(uint32_t)>
+      buffer_;
   size_t size_ = 0;
 };
 

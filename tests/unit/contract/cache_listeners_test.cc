@@ -58,26 +58,26 @@ TEST_F(CacheListenersTest, AForeignFamilysDestroyLeavesTheEntryItsOwnEvictsIt) {
 // closes over a handle that is about to go.
 TEST_F(CacheListenersTest, G3ABuildThatBeginsBetweenNotificationAndReleaseIsNotInstalled) {
   const DeviceName device{"CUDA", 0};
-  std::optional<Memo::Ticket> ticket;
+  std::optional<Memo::Ticket> cleared;
   EXPECT_TRUE(hub_.AroundClear(OperationScope::New(),
                                [&] {
                                  Memo::Answer answer = memo_.Begin("k", device, nullptr);
-                                 ticket = std::move(std::get<Memo::Build>(answer).ticket);
+                                 cleared = std::move(std::get<Memo::Build>(answer).ticket);
                                  return absl::OkStatus();
                                })
                   .ok());
-  EXPECT_EQ(memo_.Complete(*std::move(ticket), 1).outcome, BuildOutcome::kCleared);
+  EXPECT_EQ(memo_.Complete(*std::move(cleared), 1).outcome, BuildOutcome::kCleared);
 
-  ticket.reset();
+  std::optional<Memo::Ticket> destroyed;
   EXPECT_TRUE(hub_.AroundDestroy(
                       OperationScope::New(), "CUDA", 0, [] {},
                       [&] {
                         Memo::Answer answer = memo_.Begin("k", device, nullptr);
-                        ticket = std::move(std::get<Memo::Build>(answer).ticket);
+                        destroyed = std::move(std::get<Memo::Build>(answer).ticket);
                         return absl::OkStatus();
                       })
                   .ok());
-  EXPECT_EQ(memo_.Complete(*std::move(ticket), 2).outcome, BuildOutcome::kDeviceDestroyed);
+  EXPECT_EQ(memo_.Complete(*std::move(destroyed), 2).outcome, BuildOutcome::kDeviceDestroyed);
   EXPECT_EQ(memo_.size(), 0u);
 }
 

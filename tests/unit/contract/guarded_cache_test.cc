@@ -106,6 +106,15 @@ TEST_F(GuardedCacheTest, ADroppedTicketAbandonsItsBuild) {
   Install(cache.get(), "k", 1);
 }
 
+TEST_F(GuardedCacheTest, AbandoningWithOkStillFailsTheWaiters) {
+  const auto cache = MakeCache();
+  Cache::Ticket ticket = Ticket(cache.get(), "k");
+  Wait(cache.get(), "k");
+  cache->Abandon(std::move(ticket), absl::OkStatus());
+  ASSERT_EQ(outcomes_.size(), 1u);
+  EXPECT_EQ(ReasonOf(outcomes_[0].status()), v1::INTERNAL);
+}
+
 TEST_F(GuardedCacheTest, TicketsMove) {
   const auto cache = MakeCache();
   Cache::Ticket first = Ticket(cache.get(), "a");

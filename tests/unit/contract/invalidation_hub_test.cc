@@ -16,7 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class InvalidationHubTest : public ::testing::Test {
  protected:
@@ -35,7 +34,7 @@ class InvalidationHubTest : public ::testing::Test {
       return absl::OkStatus();
     };
   }
-  auto Note(const std::string& what, absl::Status status = absl::OkStatus()) {
+  auto Note(const std::string& what, const absl::Status& status = absl::OkStatus()) {
     return [this, what, status] {
       log_.push_back(what);
       return status;
