@@ -56,8 +56,12 @@ absl::StatusOr<ModuleHandle> OpenClContext::LoadModule(const v1::Artifact& artif
                                   std::chrono::steady_clock::now() - start)
                                   .count());
   }
+  return AdoptProgram(std::move(built->program));
+}
+
+ModuleHandle OpenClContext::AdoptProgram(ClProgram program) {
   const ModuleHandle handle = NextHandle();
-  modules_.Insert(handle, std::make_shared<ClProgram>(std::move(built->program)));
+  modules_.Insert(handle, std::make_shared<ClProgram>(std::move(program)));
   return handle;
 }
 

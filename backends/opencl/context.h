@@ -32,6 +32,11 @@ class OpenClContext final : public Context {
 
   const v1::DeviceInfo& device() const override { return info_; }
 
+  cl_context cl() const { return context_.get(); }
+
+  // Takes a program that was built for this device in this context.
+  ModuleHandle AdoptProgram(ClProgram program);
+
   absl::StatusOr<ModuleHandle> LoadModule(const v1::Artifact& artifact,
                                           LoadStatistics* statistics) override;
   absl::Status UnloadModule(ModuleHandle module) override;
