@@ -1,0 +1,299 @@
+#include "tests/support/private_daemon.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+extern char** environ;
+
+namespace kcache::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+constexpr size_t kLogTailBytes = 4000;
+// How long a poll lasts before a condition without an event of its own is looked at again.
+constexpr int kLookAgainMs = 10;
+
+std::string BinaryDirectory() {
+  const char* directory = getenv("KCACHE_BINARY_DIR");
+  return directory != nullptr ? directory : ".";
+}
+
+std::vector<std::string> DefaultBackendDirectories() {
+  std::vector<std::string> directories;
+  std::error_code error;
+  for (const auto& folder : fs::directory_iterator(BinaryDirectory() + "/backends", error)) {
+    std::error_code inner;
+    for (const auto& file : fs::directory_iterator(folder.path(), inner)) {
+      if (file.path().filename().string().starts_with("kcache-backend-") &&
+          access(file.path().c_str(), X_OK) == 0 && file.is_regular_file(inner)) {
+        directories.push_back(folder.path().string());
+        break;
+      }
+    }
+  }
+  std::sort(directories.begin(), directories.end());
+  return directories;
+}
+
+struct Child {
+  pid_t pid;
+  pid_t parent;
+  char state;
+  std::string name;
+};
+
+// /proc/<pid>/stat: "pid (name) state ppid …"; the name may contain anything.
+bool ReadProcess(pid_t pid, Child* child) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  if (!std::getline(file, line)) return false;
+  const size_t open = line.find('('), close = line.rfind(')');
+  if (open == std::string::npos || close == std::string::npos) return false;
+  child->pid = pid;
+  child->name = line.substr(open + 1, close - open - 1);
+  std::istringstream rest(line.substr(close + 1));
+  return static_cast<bool>(rest >> child->state >> child->parent);
+}
+
+// Everything below this process that is not a zombie.
+std::vector<Child> Descendants() {
+  std::vector<Child> all, below;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    Child child;
+    if (ReadProcess(static_cast<pid_t>(std::stol(name)), &child)) all.push_back(child);
+  }
+  std::vector<pid_t> parents = {getpid()};
+  while (!parents.empty()) {
+    const pid_t parent = parents.back();
+    parents.pop_back();
+    for (const Child& child : all) {
+      if (child.parent != parent) continue;
+      parents.push_back(child.pid);
+      if (child.state != 'Z') below.push_back(child);
+    }
+  }
+  return below;
+}
+
+int RemainingMs(Clock::time_point deadline) {
+  const auto left =
+      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::max<int64_t>(0, left));
+}
+
+bool CanConnect(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) return false;
+  memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return false;
+  const bool connected =
+      connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  close(fd);
+  return connected;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(PrivateDaemonOptions options) {
+  auto daemon = std::unique_ptr<PrivateDaemon>(new PrivateDaemon(std::move(options)));
+  absl::Status up = daemon->Launch();
+  if (up.ok()) up = daemon->AwaitSocket();
+  if (!up.ok()) return up;
+  return daemon;
+}
+
+PrivateDaemon::~PrivateDaemon() {
+  if (pid_ > 0) Kill().IgnoreError();
+  if (pidfd_ >= 0) close(pidfd_);
+  std::error_code error;
+  if (!directory_.empty()) fs::remove_all(directory_, error);
+}
+
+absl::Status PrivateDaemon::Launch() {
+  // Hosts that outlive their daemon are to be found here, not under process 1.
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  // Short, because a socket's path has at most 107 bytes.
+  std::string pattern = "/tmp/kcache-test-XXXXXX";
+  if (mkdtemp(pattern.data()) == nullptr) {
+    return absl::InternalError(absl::StrCat("mkdtemp ", pattern, ": ", strerror(errno)));
+  }
+  directory_ = pattern;
+  for (const char* part : {"run", "state", "cache"}) fs::create_directory(directory_ + "/" + part);
+
+  const std::string program =
+      options_.program.empty() ? BinaryDirectory() + "/daemon/kcached" : options_.program;
+  std::vector<std::string> directories = options_.backend_directories;
+  if (directories.empty()) directories = DefaultBackendDirectories();
+  std::vector<std::string> arguments = {
+      program,
+      "--runtime-dir=" + directory_ + "/run",
+      "--socket=" + socket(),
+      "--admin-socket=" + admin_socket(),
+      "--state-dir=" + directory_ + "/state",
+      "--backends.directories=" + absl::StrJoin(directories, ":")};
+  arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
+
+  std::map<std::string, std::string> variables;
+  for (char** variable = environ; *variable != nullptr; ++variable) {
+    const std::string text = *variable;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || text.starts_with("KCACHE")) continue;
+    variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  variables["XDG_RUNTIME_DIR"] = directory_ + "/run";
+  variables["XDG_CACHE_HOME"] = directory_ + "/cache";
+  for (const auto& [name, value] : options_.environment) variables[name] = value;
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
+
+  std::vector<char*> argv, envp;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  envp.push_back(nullptr);
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  const std::string log = directory_ + "/log";
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
+                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  const int error =
+      posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), envp.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (error != 0) {
+    pid_ = -1;
+    return absl::InternalError(absl::StrCat("cannot start ", program, ": ", strerror(error)));
+  }
+  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
+  if (pidfd_ < 0) return absl::InternalError(absl::StrCat("pidfd_open: ", strerror(errno)));
+  return absl::OkStatus();
+}
+
+absl::Status PrivateDaemon::AwaitSocket() {
+  const Clock::time_point deadline = Clock::now() + options_.start_timeout;
+  while (!CanConnect(socket())) {
+    // Wakes at once when the daemon dies.
+    pollfd event = {pidfd_, POLLIN, 0};
+    if (poll(&event, 1, kLookAgainMs) > 0) {
+      return absl::InternalError(absl::StrCat("kcached died while starting:\n", LogTail()));
+    }
+    if (Clock::now() > deadline) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("kcached does not listen at ", socket(), ":\n", LogTail()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string PrivateDaemon::Log() const {
+  std::ifstream file(directory_ + "/log");
+  std::ostringstream content;
+  content << file.rdbuf();
+  return content.str();
+}
+
+std::string PrivateDaemon::LogTail() const {
+  const std::string log = Log();
+  return log.size() <= kLogTailBytes ? log : "…" + log.substr(log.size() - kLogTailBytes);
+}
+
+absl::StatusOr<int> PrivateDaemon::AwaitExit() {
+  const Clock::time_point deadline = Clock::now() + options_.stop_timeout;
+  pollfd event = {pidfd_, POLLIN, 0};
+  while (poll(&event, 1, RemainingMs(deadline)) <= 0) {
+    if (Clock::now() < deadline) continue;
+    return absl::DeadlineExceededError(
+        absl::StrCat("kcached (pid ", pid_, ") does not end:\n", LogTail()));
+  }
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return status;
+}
+
+absl::Status PrivateDaemon::AwaitNothingLeft() {
+  const Clock::time_point deadline = Clock::now() + options_.stop_timeout;
+  std::vector<Child> left;
+  for (;;) {
+    // Orphans come to this process.
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    left = Descendants();
+    if (left.empty()) return absl::OkStatus();
+    if (Clock::now() > deadline) break;
+    const int fd = static_cast<int>(syscall(SYS_pidfd_open, left.front().pid, 0));
+    pollfd event = {fd, POLLIN, 0};
+    poll(&event, 1, fd >= 0 ? RemainingMs(deadline) : kLookAgainMs);
+    if (fd >= 0) close(fd);
+  }
+  std::vector<std::string> names;
+  for (const Child& child : left) {
+    names.push_back(absl::StrCat(child.pid, " ", child.name));
+    kill(child.pid, SIGKILL);
+  }
+  return absl::InternalError(
+      absl::StrCat("left by kcached: ", absl::StrJoin(names, ", "), "\n", LogTail()));
+}
+
+absl::Status PrivateDaemon::Stop() {
+  if (pid_ <= 0) return absl::OkStatus();
+  kill(pid_, SIGTERM);
+  auto status = AwaitExit();
+  if (!status.ok()) {
+    Kill().IgnoreError();
+    return status.status();
+  }
+  absl::Status left = AwaitNothingLeft();
+  if (!left.ok()) return left;
+  if (WIFEXITED(*status) && WEXITSTATUS(*status) == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("kcached ended with ",
+                                          WIFSIGNALED(*status)
+                                              ? absl::StrCat("signal ", WTERMSIG(*status))
+                                              : absl::StrCat("exit status ", WEXITSTATUS(*status)),
+                                          ":\n", LogTail()));
+}
+
+absl::Status PrivateDaemon::Kill() {
+  if (pid_ <= 0) return absl::OkStatus();
+  kill(pid_, SIGKILL);
+  auto status = AwaitExit();
+  if (!status.ok()) return status.status();
+  return AwaitNothingLeft();
+}
+
+std::vector<std::string> PrivateDaemon::Processes() {
+  std::vector<std::string> names;
+  for (const Child& child : Descendants()) {
+    names.push_back(absl::StrCat(child.pid, " ", child.name));
+  }
+  return names;
+}
+
+}  // namespace kcache::testing
