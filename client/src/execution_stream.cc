@@ -170,8 +170,8 @@ absl::Status ExecutionStream::Read(uint32_t queue, uint64_t buffer, uint64_t off
 void ExecutionStream::Synchronize(uint32_t queue, Done done) {
   absl::Status failure = CheckQueue(queue);
   mutex_.Lock();
-  if (state_ == State::kEnded) failure.Update(ended_);
-  if (!failure.ok()) {
+  if (state_ == State::kEnded || !failure.ok()) {
+    failure.Update(EndedOutcome(false, queue));
     mutex_.Unlock();
     Outcome{std::move(done), nullptr, failure}.Deliver();
     return;
@@ -191,7 +191,7 @@ void ExecutionStream::Synchronize(uint32_t queue, Done done) {
 void ExecutionStream::SynchronizeAll(Done done) {
   mutex_.Lock();
   if (state_ == State::kEnded) {
-    const absl::Status failure = ended_;
+    const absl::Status failure = EndedOutcome(true, 0);
     mutex_.Unlock();
     Outcome{std::move(done), nullptr, failure}.Deliver();
     return;
@@ -436,6 +436,7 @@ ExecutionStream::Snapshot ExecutionStream::TakeSnapshot(bool all, uint32_t queue
   for (auto& [number, state] : queues_) {
     if (!all && number != queue) continue;
     state.marked = state.appended;
+    state.asked = state.appended;
     snapshot.emplace_back(number, state.appended);
   }
   return snapshot;
@@ -461,6 +462,16 @@ absl::Status ExecutionStream::TakeFailure(const Pending& pending, const absl::St
   }
   first.Update(reported);
   return first;
+}
+
+absl::Status ExecutionStream::EndedOutcome(bool all, uint32_t queue) {
+  absl::Status outcome;
+  for (auto& [number, state] : queues_) {
+    if (!all && number != queue) continue;
+    outcome.Update(std::exchange(state.failure, absl::OkStatus()));
+    if (std::exchange(state.asked, state.appended) != state.appended) outcome.Update(ended_);
+  }
+  return outcome;
 }
 
 void ExecutionStream::AppendPlain(const v1::Command& command) {

@@ -130,6 +130,7 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
     uint64_t appended = 0;   // commands, for the bound on those in flight
     uint64_t marked = 0;     // appended when the last marker was
     uint64_t completed = 0;  // commands known to be finished
+    uint64_t asked = 0;      // appended when the caller last asked for the outcome
     absl::Status failure;    // first since the last synchronize
   };
 
@@ -180,6 +181,9 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   void Complete(const Snapshot& snapshot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status TakeFailure(const Pending& pending, const absl::Status& reported)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What a synchronize of an ended stream answers: why it ended, if that took anything away that
+  // nobody has asked for yet.
+  absl::Status EndedOutcome(bool all, uint32_t queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AppendPlain(const v1::Command& command) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Seals the batch when one more command would make it too large for a message.

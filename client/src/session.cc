@@ -124,7 +124,7 @@ void Session::OnClosed(uint64_t stream, const absl::Status& why) {
   if (stream != stream_number_ || state_ == State::kClosed) return;
   // Whatever else this stream says comes too late.
   ++stream_number_;
-  if (auto old = std::exchange(stream_, nullptr)) old->Close();
+  if (auto old = std::exchange(stream_, nullptr)) old->Abandon();
   timers_->Cancel(std::exchange(connect_timer_, 0));
   timers_->Cancel(std::exchange(renew_timer_, 0));
   const absl::Status reason =

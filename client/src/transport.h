@@ -35,8 +35,10 @@ class SessionStream {
   virtual ~SessionStream() = default;
   // One at a time: the next one after OnWritten. Does not block.
   virtual void Write(v1::ClientMessage message) = 0;
-  // Ends the stream after what has been written. Idempotent; OnClosed follows.
+  // Ends the stream after what has been written. OnClosed follows when the daemon has seen it.
   virtual void Close() = 0;
+  // Ends the stream now. OnClosed follows.
+  virtual void Abandon() = 0;
 };
 
 // ---- execution ----------------------------------------------------------------------------------
@@ -54,6 +56,7 @@ class ExecutionTransport {
   virtual ~ExecutionTransport() = default;
   // `message` is a serialized v1::ExecutionRequest. One at a time: the next one after OnWritten.
   virtual void Write(std::string message) = 0;
+  // Ends the stream now, whatever is under way. OnClosed follows.
   virtual void Close() = 0;
 };
 

@@ -206,6 +206,10 @@ class Client : public std::enable_shared_from_this<Client> {
   absl::StatusOr<OperationReport> DestroyDevice(const DeviceId& device,
                                                 const DestroyOptions& options = {});
 
+  // For the library's own tests, which bring their own transport.
+  static absl::StatusOr<std::shared_ptr<Client>> Connect(
+      std::shared_ptr<internal::ClientImpl> impl);
+
   SessionInfo session() const;
   ClientStatistics statistics() const;
 
