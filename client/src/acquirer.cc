@@ -53,14 +53,14 @@ void Acquirer::Start(Ask ask, Done done) {
 void Acquirer::Attempt(const AskerPtr& asker) {
   if (session_ == nullptr) return asker->done(Closed());
   Memo::Cache& cache = memo_->cache();
-  auto answer = cache.Begin(
-      asker->ask.key, asker->ask.key.device,
-      [self = shared_from_this(), asker](const absl::StatusOr<Value>& outcome) {
-        self->runtime_->executor->Run([self, asker, outcome] {
-          self->runtime_->timers->Cancel(asker->timer);
-          self->OnOutcome(asker, /*own=*/false, outcome);
-        });
-      });
+  auto answer =
+      cache.Begin(asker->ask.key, asker->ask.key.device,
+                  [self = shared_from_this(), asker](const absl::StatusOr<Value>& outcome) {
+                    self->runtime_->executor->Run([self, asker, outcome] {
+                      self->runtime_->timers->Cancel(asker->timer);
+                      self->OnOutcome(asker, /*own=*/false, outcome);
+                    });
+                  });
   if (auto* hit = std::get_if<Memo::Cache::Hit>(&answer)) {
     return asker->done(std::move(hit->value));
   }
@@ -71,8 +71,7 @@ void Acquirer::Attempt(const AskerPtr& asker) {
   asker->timer = runtime_->timers->After(
       asker->deadline - runtime_->timers->Now(), [self = shared_from_this(), asker, waiter] {
         if (self->memo_->cache().CancelWait(asker->ask.key, waiter)) {
-          self->runtime_->executor->Run(
-              [asker] { asker->done(TooLate(absl::OkStatus())); });
+          self->runtime_->executor->Run([asker] { asker->done(TooLate(absl::OkStatus())); });
         }
       });
 }
@@ -92,11 +91,10 @@ void Acquirer::AskDaemon(const AskerPtr& asker, std::shared_ptr<Memo::Cache::Tic
 void Acquirer::OnGrant(const AskerPtr& asker, std::shared_ptr<Memo::Cache::Ticket> ticket,
                        absl::StatusOr<v1::DaemonEvent> reply) {
   Memo::Cache& cache = memo_->cache();
-  absl::StatusOr<Value> kernel =
-      !reply.ok() ? reply.status()
-      : session_ == nullptr
-          ? Closed()
-          : adopt_(reply->grant(), session_->answered_order());
+  absl::StatusOr<Value> kernel = !reply.ok() ? reply.status()
+                                 : session_ == nullptr
+                                     ? Closed()
+                                     : adopt_(reply->grant(), session_->answered_order());
   if (ReasonOf(kernel.status()) == v1::LEASE_REVOKED && reply.ok()) {
     // Given back by ourselves behind this request.
     return AskDaemon(asker, std::move(ticket));
@@ -122,12 +120,13 @@ void Acquirer::OnOutcome(const AskerPtr& asker, bool own, absl::StatusOr<Value> 
   const v1::ErrorReason reason = ReasonOf(status);
   if (!own && (reason == v1::DEADLINE_EXCEEDED || reason == v1::CANCELLED)) return Attempt(asker);
   if (!WorthWaiting(status)) return asker->done(status);
-  invalidator_->AfterDrain(
-      asker->ask.key.device, NextBackoff(&asker->backoff),
-      asker->deadline - runtime_->timers->Now(), [self = shared_from_this(), asker, status] {
-        if (self->runtime_->timers->Now() >= asker->deadline) return asker->done(TooLate(status));
-        self->Attempt(asker);
-      });
+  invalidator_->AfterDrain(asker->ask.key.device, NextBackoff(&asker->backoff),
+                           asker->deadline - runtime_->timers->Now(),
+                           [self = shared_from_this(), asker, status] {
+                             if (self->runtime_->timers->Now() >= asker->deadline)
+                               return asker->done(TooLate(status));
+                             self->Attempt(asker);
+                           });
 }
 
 Duration Acquirer::NextBackoff(Duration* backoff) {
@@ -154,9 +153,8 @@ void Acquirer::StartPlain(v1::Acquire acquire, std::shared_ptr<const ProgramStat
           if (!WorthWaiting(reply.status()) || self->session_ == nullptr || left <= Duration(0)) {
             return done(reply.status());
           }
-          self->invalidator_->AfterDrain(device.value_or(DeviceName{}),
-                                         NextBackoff(backoff.get()), left,
-                                         [again] { (*again)(); });
+          self->invalidator_->AfterDrain(device.value_or(DeviceName{}), NextBackoff(backoff.get()),
+                                         left, [again] { (*again)(); });
         });
   };
   runtime_->executor->Run([attempt] { (*attempt)(); });
@@ -170,8 +168,8 @@ void Acquirer::SendAcquire(v1::Acquire acquire, std::shared_ptr<const ProgramSta
   sent_.fetch_add(1, std::memory_order_relaxed);
   auto id = std::make_shared<uint64_t>(0);
   *id = session_->Request(std::move(event), {.timeout = timeout},
-                          [self = shared_from_this(), id, reply = std::move(reply)](
-                              absl::StatusOr<v1::DaemonEvent> answer) {
+                          [self = shared_from_this(), id,
+                           reply = std::move(reply)](absl::StatusOr<v1::DaemonEvent> answer) {
                             self->programs_.erase(*id);
                             if (answer.ok()) {
                               self->grants_.fetch_add(1, std::memory_order_relaxed);

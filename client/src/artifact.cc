@@ -7,8 +7,7 @@
 namespace kcache {
 namespace {
 
-const internal::ArtifactState& StateOrNone(
-    const std::shared_ptr<internal::ArtifactState>& state) {
+const internal::ArtifactState& StateOrNone(const std::shared_ptr<internal::ArtifactState>& state) {
   static const auto* const kNone =
       new internal::ArtifactState(std::weak_ptr<internal::ClientImpl>());
   return state == nullptr ? *kNone : *state;

@@ -31,7 +31,8 @@ std::string DefaultSocket() {
   if (const char* socket = std::getenv("KCACHE_SOCKET"); socket != nullptr && *socket != '\0') {
     return socket;
   }
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR"); runtime != nullptr && *runtime != '\0') {
+  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+      runtime != nullptr && *runtime != '\0') {
     std::string socket = absl::StrCat(runtime, "/kcached/kcached.sock");
     std::error_code ignored;
     if (std::filesystem::exists(socket, ignored)) return socket;
@@ -120,8 +121,7 @@ void Client::Close() {
 
 absl::StatusOr<DeviceList> Client::ListDevices() {
   if (absl::Status bad = impl_->CheckMayWait(/*for_daemon=*/true); !bad.ok()) return bad;
-  return Await<absl::StatusOr<DeviceList>>(
-      [&](auto done) { impl_->ListDevices(std::move(done)); });
+  return Await<absl::StatusOr<DeviceList>>([&](auto done) { impl_->ListDevices(std::move(done)); });
 }
 
 // ---- kernels ------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ void Client::AcquireAsync(const KernelRequest& request, KernelDone done) {
 
 void Client::AcquireBatchAsync(std::span<const KernelRequest> requests, BatchDone done) {
   if (impl_->forked()) {
-    return done(std::vector<absl::StatusOr<Kernel>>(requests.size(),
-                                                    Failed(internal::ForkedError())));
+    return done(
+        std::vector<absl::StatusOr<Kernel>>(requests.size(), Failed(internal::ForkedError())));
   }
   if (requests.empty()) return done({});
   struct Batch {
@@ -176,8 +176,7 @@ void Client::AcquireBatchAsync(std::span<const KernelRequest> requests, BatchDon
                     });
 }
 
-std::vector<absl::StatusOr<Kernel>> Client::AcquireBatch(
-    std::span<const KernelRequest> requests) {
+std::vector<absl::StatusOr<Kernel>> Client::AcquireBatch(std::span<const KernelRequest> requests) {
   if (absl::Status bad = impl_->CheckMayWait(/*for_daemon=*/true); !bad.ok()) {
     // What is memoized needs no waiting.
     std::vector<absl::StatusOr<Kernel>> kernels;
@@ -298,8 +297,7 @@ absl::Status Client::Synchronize(const DeviceId& device) {
   if (!slot.ok()) return slot.status();
   const std::shared_ptr<ContextState> context = (*slot)->context();
   if (context == nullptr) return absl::OkStatus();
-  return Await<absl::Status>(
-      [&](auto done) { context->stream->SynchronizeAll(std::move(done)); });
+  return Await<absl::Status>([&](auto done) { context->stream->SynchronizeAll(std::move(done)); });
 }
 
 absl::StatusOr<BufferView> Client::Scratch(const DeviceId& device, const std::string& tag,
@@ -337,8 +335,8 @@ absl::StatusOr<bool> Client::Once(const DeviceId& device, const std::string& key
   return FirstN(device, key, 1);
 }
 
-absl::StatusOr<bool> Client::FirstShape(const DeviceId& device, const std::string& name,
-                                        uint32_t m, uint32_t n, uint32_t k) {
+absl::StatusOr<bool> Client::FirstShape(const DeviceId& device, const std::string& name, uint32_t m,
+                                        uint32_t n, uint32_t k) {
   if (absl::Status bad = impl_->CheckMayWait(/*for_daemon=*/false); !bad.ok()) return bad;
   v1::Command command;
   v1::FirstShape* shape = command.mutable_first_shape();

@@ -47,13 +47,13 @@ ClientImpl::~ClientImpl() = default;
 
 void ClientImpl::Connect(std::function<void(absl::Status)> done) {
   const std::weak_ptr<ClientImpl> weak = weak_from_this();
-  invalidator_ = std::make_shared<Invalidator>(
-      runtime_, memo_, hub_, counters_, options_.slow_listener,
-      [weak](const absl::Status& problem) {
-        if (auto self = weak.lock()) self->Problem(problem);
-      });
-  uploader_ = std::make_shared<Uploader>(
-      runtime_, [weak](const Digest& program, const absl::Status& why) {
+  invalidator_ =
+      std::make_shared<Invalidator>(runtime_, memo_, hub_, counters_, options_.slow_listener,
+                                    [weak](const absl::Status& problem) {
+                                      if (auto self = weak.lock()) self->Problem(problem);
+                                    });
+  uploader_ =
+      std::make_shared<Uploader>(runtime_, [weak](const Digest& program, const absl::Status& why) {
         auto self = weak.lock();
         if (self == nullptr) return;
         // What has a reason is final; else the daemon asks again, or somebody else.
@@ -68,11 +68,10 @@ void ClientImpl::Connect(std::function<void(absl::Status)> done) {
         auto self = weak.lock();
         return self == nullptr ? Closed() : self->Adopt(grant, asked_order);
       });
-  session_ = std::make_shared<Session>(
-      SessionOptions{.client_name = options_.name,
-                     .client_version = "0.1.0",
-                     .connect_timeout = options_.connect_timeout},
-      runtime_, this);
+  session_ = std::make_shared<Session>(SessionOptions{.client_name = options_.name,
+                                                      .client_version = "0.1.0",
+                                                      .connect_timeout = options_.connect_timeout},
+                                       runtime_, this);
   acquirer_->SetSession(session_);
   invalidator_->Start(session_, &contexts_);
   runtime_->executor->Run([self = shared_from_this(), done = std::move(done)] {
@@ -181,19 +180,19 @@ void ClientImpl::AcquireAll(
   std::vector<absl::StatusOr<Acquirer::Ask>> asks;
   asks.reserve(requests.size());
   for (const KernelRequest& request : requests) asks.push_back(AskOf(request));
-  runtime_->executor->Run([self = shared_from_this(), asks = std::move(asks),
-                           done = std::move(done)]() mutable {
-    for (size_t i = 0; i < asks.size(); ++i) {
-      if (!asks[i].ok()) {
-        done(i, asks[i].status());
-        continue;
-      }
-      self->acquirer_->Start(*std::move(asks[i]),
-                             [done, i](absl::StatusOr<std::shared_ptr<KernelState>> kernel) {
-                               done(i, std::move(kernel));
-                             });
-    }
-  });
+  runtime_->executor->Run(
+      [self = shared_from_this(), asks = std::move(asks), done = std::move(done)]() mutable {
+        for (size_t i = 0; i < asks.size(); ++i) {
+          if (!asks[i].ok()) {
+            done(i, asks[i].status());
+            continue;
+          }
+          self->acquirer_->Start(*std::move(asks[i]),
+                                 [done, i](absl::StatusOr<std::shared_ptr<KernelState>> kernel) {
+                                   done(i, std::move(kernel));
+                                 });
+        }
+      });
 }
 
 void ClientImpl::ForgetKernels() { memo_->cache().Clear().IgnoreError(); }
@@ -208,8 +207,8 @@ absl::StatusOr<std::shared_ptr<KernelState>> ClientImpl::Adopt(const v1::Grant& 
   ContextState* const context = found->second.get();
   if (!context->stream->ended().ok()) {
     return MakeError(v1::NOT_READY,
-                     absl::StrCat("the context on ", context->slot->id().ToString(), " is gone: ",
-                                  std::string(context->stream->ended().message())));
+                     absl::StrCat("the context on ", context->slot->id().ToString(),
+                                  " is gone: ", std::string(context->stream->ended().message())));
   }
   const Lease lease{grant.context_id(), grant.lease().slot(), grant.lease().incarnation()};
   if (const auto released = released_.find(lease); released != released_.end()) {
@@ -230,27 +229,27 @@ absl::StatusOr<std::shared_ptr<KernelState>> ClientImpl::Adopt(const v1::Grant& 
 }
 
 void ClientImpl::ReleaseLease(std::shared_ptr<ContextState> context, v1::LeaseRef lease) {
-  runtime_->executor->Run([self = shared_from_this(), context = std::move(context),
-                           lease = std::move(lease)] {
-    const auto entry = context->kernels.find(lease.slot());
-    if (entry != context->kernels.end()) {
-      // Granted again meanwhile: the session's lease goes on.
-      if (auto kernel = entry->second.lock();
-          kernel != nullptr && kernel->gate.lease.incarnation() == lease.incarnation()) {
-        return;
-      }
-      if (entry->second.expired()) context->kernels.erase(entry);
-    }
-    if (!self->contexts_.contains(context->id())) return;
-    v1::ClientEvent event;
-    v1::Release* release = event.mutable_release();
-    release->set_context_id(context->id());
-    *release->mutable_lease() = lease;
-    for (v1::QueuePosition& position : context->stream->SubmitAll()) {
-      *release->add_positions() = std::move(position);
-    }
-    self->SendRelease(std::move(event), {context->id(), lease.slot(), lease.incarnation()});
-  });
+  runtime_->executor->Run(
+      [self = shared_from_this(), context = std::move(context), lease = std::move(lease)] {
+        const auto entry = context->kernels.find(lease.slot());
+        if (entry != context->kernels.end()) {
+          // Granted again meanwhile: the session's lease goes on.
+          if (auto kernel = entry->second.lock();
+              kernel != nullptr && kernel->gate.lease.incarnation() == lease.incarnation()) {
+            return;
+          }
+          if (entry->second.expired()) context->kernels.erase(entry);
+        }
+        if (!self->contexts_.contains(context->id())) return;
+        v1::ClientEvent event;
+        v1::Release* release = event.mutable_release();
+        release->set_context_id(context->id());
+        *release->mutable_lease() = lease;
+        for (v1::QueuePosition& position : context->stream->SubmitAll()) {
+          *release->add_positions() = std::move(position);
+        }
+        self->SendRelease(std::move(event), {context->id(), lease.slot(), lease.incarnation()});
+      });
 }
 
 void ClientImpl::SendRelease(v1::ClientEvent release, const Lease& lease) {
@@ -290,8 +289,7 @@ void ClientImpl::AcquireArtifact(const Program& program, v1::Acquire acquire, De
   if (!device.framework.empty()) name = ToName(device);
   acquirer_->StartPlain(
       acquire, program.state(), name, options_.acquire_timeout,
-      [self = shared_from_this(), program, acquire, device,
-       done](absl::StatusOr<v1::Grant> grant) {
+      [self = shared_from_this(), program, acquire, device, done](absl::StatusOr<v1::Grant> grant) {
         if (!grant.ok()) return done(grant.status());
         if (const auto released = self->released_pins_.find(grant->artifact_key());
             released != self->released_pins_.end()) {
@@ -340,18 +338,17 @@ void ClientImpl::AdoptArtifact(const v1::Grant& grant, DeviceId device, Artifact
   request.mutable_credentials()->set_session_id(credentials.session_id);
   request.mutable_credentials()->set_session_key(credentials.session_key);
   request.set_artifact_key(key->str());
-  runtime_->transport->Fetch(
-      std::move(request), [executor = runtime_->executor, artifact,
-                           done](absl::StatusOr<std::string> bytes) {
-        executor->Run([artifact, done, bytes = std::move(bytes)]() mutable {
-          if (!bytes.ok()) {
-            return done(Annotate(bytes.status(), absl::StrCat("while fetching artifact ",
-                                                              artifact->key.short_hex())));
-          }
-          artifact->fetched = *std::move(bytes);
-          done(artifact);
-        });
-      });
+  runtime_->transport->Fetch(std::move(request), [executor = runtime_->executor, artifact,
+                                                  done](absl::StatusOr<std::string> bytes) {
+    executor->Run([artifact, done, bytes = std::move(bytes)]() mutable {
+      if (!bytes.ok()) {
+        return done(Annotate(bytes.status(),
+                             absl::StrCat("while fetching artifact ", artifact->key.short_hex())));
+      }
+      artifact->fetched = *std::move(bytes);
+      done(artifact);
+    });
+  });
 }
 
 // ---- devices and operations ---------------------------------------------------------------------
@@ -370,27 +367,27 @@ void ClientImpl::ListDevices(std::function<void(absl::StatusOr<DeviceList>)> don
 
 void ClientImpl::Operate(v1::ClientEvent event,
                          std::function<void(absl::StatusOr<OperationReport>)> done) {
-  runtime_->executor->Run([self = shared_from_this(), event = std::move(event),
-                           done = std::move(done)] {
-    // Its id is ours, so that asking again after a break is the same operation.
-    self->session_->Request(
-        event, {.timeout = std::nullopt, .repeatable = true, .survives_session = false},
-        [self, done](absl::StatusOr<v1::DaemonEvent> reply) {
-          if (!reply.ok()) return done(reply.status());
-          const v1::OperationDone& operation = reply->operation_done();
-          OperationReport report;
-          report.operation = OperationIdFrom(operation.operation_id());
-          report.failures.assign(operation.failures().begin(), operation.failures().end());
-          const absl::Status own = FromProto(operation.error());
-          // The operation's failure wins over a listener's; either way all is done by now.
-          self->invalidator_->WhenTold(
-              operation.operation_id(), [own, report, done](const absl::Status& listeners) {
-                if (!own.ok()) return done(own);
-                if (!listeners.ok()) return done(listeners);
-                done(report);
-              });
-        });
-  });
+  runtime_->executor->Run(
+      [self = shared_from_this(), event = std::move(event), done = std::move(done)] {
+        // Its id is ours, so that asking again after a break is the same operation.
+        self->session_->Request(
+            event, {.timeout = std::nullopt, .repeatable = true, .survives_session = false},
+            [self, done](absl::StatusOr<v1::DaemonEvent> reply) {
+              if (!reply.ok()) return done(reply.status());
+              const v1::OperationDone& operation = reply->operation_done();
+              OperationReport report;
+              report.operation = OperationIdFrom(operation.operation_id());
+              report.failures.assign(operation.failures().begin(), operation.failures().end());
+              const absl::Status own = FromProto(operation.error());
+              // The operation's failure wins over a listener's; either way all is done by now.
+              self->invalidator_->WhenTold(operation.operation_id(),
+                                           [own, report, done](const absl::Status& listeners) {
+                                             if (!own.ok()) return done(own);
+                                             if (!listeners.ok()) return done(listeners);
+                                             done(report);
+                                           });
+            });
+      });
 }
 
 absl::StatusOr<std::shared_ptr<DeviceSlot>> ClientImpl::Slot(const DeviceId& device) {
@@ -432,8 +429,8 @@ void ClientImpl::Context(const DeviceId& device, Time patience, ContextDone done
         }
         // The daemon has not noticed yet that the host is gone.
         if (self->runtime_->timers->Now() >= patience) {
-          return done(MakeError(v1::DEVICE_LOST, absl::StrCat("the context on ", device.ToString(),
-                                                              " is gone")));
+          return done(MakeError(v1::DEVICE_LOST,
+                                absl::StrCat("the context on ", device.ToString(), " is gone")));
         }
         self->runtime_->timers->After(kBrokenPause, [self, device, patience, done] {
           self->runtime_->executor->Run(
@@ -476,8 +473,8 @@ Registration ClientImpl::OnClearAll(ClearListener listener) {
 Registration ClientImpl::OnAnyInvalidation(
     std::function<absl::Status(const v1::Invalidate&)> listener) {
   // MISSED and COVER go to both kinds; here they are heard as destroys.
-  auto destroys = std::make_shared<Registration>(
-      Counted(invalidator_, hub_->OnDeviceDestroy(listener)));
+  auto destroys =
+      std::make_shared<Registration>(Counted(invalidator_, hub_->OnDeviceDestroy(listener)));
   auto clears = std::make_shared<Registration>(Counted(
       invalidator_, hub_->OnClearAll([listener](const v1::Invalidate& event) -> absl::Status {
         if (event.kind() == v1::INVALIDATE_COVER || event.kind() == v1::INVALIDATE_MISSED) {
@@ -520,8 +517,8 @@ std::shared_ptr<BufferState> ClientImpl::MemoizedScratch(const DeviceId& device,
     if (found == scratch_.end()) return nullptr;
     scratch = found->second;
   }
-  const bool usable =
-      scratch->bytes >= bytes && !scratch->context->destroying && scratch->context->stream->ended().ok();
+  const bool usable = scratch->bytes >= bytes && !scratch->context->destroying &&
+                      scratch->context->stream->ended().ok();
   return usable ? scratch : nullptr;
 }
 
@@ -554,8 +551,8 @@ void ClientImpl::OnContextInfo(const v1::ContextInfo& info) {
         if (broken == nullptr) return;
         const absl::Status why =
             broken->destroying
-                ? MakeError(v1::DEVICE_DESTROYED, absl::StrCat(broken->slot->id().ToString(),
-                                                               " was destroyed"))
+                ? MakeError(v1::DEVICE_DESTROYED,
+                            absl::StrCat(broken->slot->id().ToString(), " was destroyed"))
                 : lost;
         broken->stream->End(why);
         auto self = weak.lock();

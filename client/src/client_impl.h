@@ -7,8 +7,8 @@
 //                         ├─ Uploader       sources the daemon asks for
 //                         └─ ContextState…  one execution stream each
 //
-// Threads: methods say. What is "on the executor" is ordered and needs no lock. Ownership: the public
-// Client owns this and calls Close; kernels, buffers and artifacts refer to it weakly.
+// Threads: methods say. What is "on the executor" is ordered and needs no lock. Ownership: the
+// public Client owns this and calls Close; kernels, buffers and artifacts refer to it weakly.
 
 #ifndef KCACHE_CLIENT_CLIENT_IMPL_H_
 #define KCACHE_CLIENT_CLIENT_IMPL_H_

@@ -76,8 +76,8 @@ char* PutArgument(char* out, const WireArgument& argument) {
       return PutBytes(out, Field::kScalarFieldNumber, argument.data, argument.bytes);
     case WireArgument::Kind::kSampler: {
       const SamplerState& sampler = argument.sampler;
-      const size_t size = UintSize(sampler.normalized) + UintSize(sampler.addressing) +
-                          UintSize(sampler.linear);
+      const size_t size =
+          UintSize(sampler.normalized) + UintSize(sampler.addressing) + UintSize(sampler.linear);
       out = PutVarint(out, 1 + VarintSize(size) + size);
       out = PutVarint(PutTag(out, Field::kSamplerFieldNumber, kBytes), size);
       out = PutUint(out, v1::Sampler::kNormalizedCoordinatesFieldNumber, sampler.normalized);
@@ -123,7 +123,7 @@ void Append(std::string* out, size_t most, Put put) {
 
 void AppendLaunch(uint32_t queue, const WireLaunch& launch, const LaunchConfig& config,
                   std::string* out) {
-  size_t most = 2 * (1 + kPaddedLength) + 6 * kMaxField + 4 * kMaxDim3 +
+  size_t most = 2 * (1 + kPaddedLength) + 7 * kMaxField + 4 * kMaxDim3 +
                 config.push_constants.size() + 3 * kMaxField * launch.arguments.size();
   for (const WireArgument& argument : launch.arguments) {
     if (argument.data != nullptr) most += argument.bytes;
@@ -150,6 +150,7 @@ void AppendLaunch(uint32_t queue, const WireLaunch& launch, const LaunchConfig& 
     }
     if (config.repeat > 1) at = PutUint(at, v1::Launch::kRepeatFieldNumber, config.repeat);
     at = PutDim3(at, v1::Launch::kGlobalOffsetFieldNumber, config.global_offset);
+    at = PutUint(at, v1::Launch::kDimensionsFieldNumber, config.dimensions);
     PatchLength(body, static_cast<size_t>(at - body) - kPaddedLength);
     PatchLength(command, static_cast<size_t>(at - command) - kPaddedLength);
     return at;

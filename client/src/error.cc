@@ -24,8 +24,7 @@ static_assert(static_cast<int>(Reason::kInternal) == v1::INTERNAL);
 Reason FailureReason(const absl::Status& status) { return static_cast<Reason>(ReasonOf(status)); }
 
 std::string_view ReasonName(Reason reason) {
-  const auto* value =
-      v1::ErrorReason_descriptor()->FindValueByNumber(static_cast<int>(reason));
+  const auto* value = v1::ErrorReason_descriptor()->FindValueByNumber(static_cast<int>(reason));
   if (value == nullptr || reason == Reason::kUnspecified) return "UNSPECIFIED";
   return value->name();
 }

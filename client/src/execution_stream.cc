@@ -68,7 +68,8 @@ absl::Status ExecutionStream::Launch(uint32_t queue, LeaseGate* gate,
                                      const LaunchConfig& config) {
   if (queue >= kMaxQueues) return CheckQueue(queue);
   size_t bytes = 256 + config.push_constants.size();
-  for (const WireArgument& argument : arguments) bytes += 32 + argument.bytes * (argument.data != nullptr);
+  for (const WireArgument& argument : arguments)
+    bytes += 32 + argument.bytes * (argument.data != nullptr);
   mutex_.Lock();
   AwaitRoom(bytes);
   absl::Status refused;
@@ -90,7 +91,8 @@ absl::Status ExecutionStream::Launch(uint32_t queue, LeaseGate* gate,
   }
   MakeRoomInBatch(bytes);
   AppendLaunch(queue,
-               {.slot = gate->lease.slot(), .incarnation = gate->lease.incarnation(),
+               {.slot = gate->lease.slot(),
+                .incarnation = gate->lease.incarnation(),
                 .arguments = arguments},
                config, &batch_);
   ++launches_;
@@ -501,10 +503,10 @@ void ExecutionStream::UnlockAndSend(Urgency urgency) {
   bool start = false;
   bool arm = false;
   if (urgency == Urgency::kNow && batch_commands_ > 0) urgent_ = true;
-  const bool due = !sealed_.empty() ||
-                   (batch_commands_ > 0 && (urgent_ || !ticking_ ||
-                                            batch_commands_ >= kBatchCommands ||
-                                            batch_.size() >= kBatchBytes));
+  const bool due =
+      !sealed_.empty() ||
+      (batch_commands_ > 0 &&
+       (urgent_ || !ticking_ || batch_commands_ >= kBatchCommands || batch_.size() >= kBatchBytes));
   if (due && !writing_ && state_ != State::kEnded) {
     writing_ = true;
     if (!sealed_.empty()) {
@@ -648,12 +650,12 @@ void ExecutionStream::OnRead(const v1::ReadData& read) {
   Pending& pending = node.mapped();
   absl::Status status = FromProto(read.error());
   const std::string& data = read.data();
-  if (status.ok() && (read.offset() > pending.out.size() ||
-                      data.size() > pending.out.size() - read.offset())) {
-    status = MakeError(v1::INTERNAL,
-                       absl::StrCat("the device host answered a read of ", pending.out.size(),
-                                    " bytes with bytes ", read.offset(), " to ",
-                                    read.offset() + data.size()));
+  if (status.ok() &&
+      (read.offset() > pending.out.size() || data.size() > pending.out.size() - read.offset())) {
+    status =
+        MakeError(v1::INTERNAL, absl::StrCat("the device host answered a read of ",
+                                             pending.out.size(), " bytes with bytes ",
+                                             read.offset(), " to ", read.offset() + data.size()));
   }
   // Copied without the lock; the entry is out of the table meanwhile, so End() cannot free it.
   if (status.ok() && !data.empty()) {
@@ -709,8 +711,8 @@ void ExecutionStream::OnClosed(const absl::Status& why) {
     on_broken = std::exchange(on_broken_, nullptr);
   }
   const absl::Status lost =
-      MakeError(v1::DEVICE_LOST, absl::StrCat("the device host of ", target_.device, " is gone: ",
-                                              std::string(why.message())));
+      MakeError(v1::DEVICE_LOST, absl::StrCat("the device host of ", target_.device,
+                                              " is gone: ", std::string(why.message())));
   // The owner may know better why, and ends the stream with that.
   if (on_broken) on_broken(lost);
   End(lost);

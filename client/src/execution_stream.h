@@ -1,19 +1,19 @@
-// The execution stream of one context: commands go out in batches, replies come back, and a teardown
-// can stop new uses and learn how far each queue had got.
+// The execution stream of one context: commands go out in batches, replies come back, and a
+// teardown can stop new uses and learn how far each queue had got.
 //
 //   kIdle ──first command──► kOpen ──End(why), or the transport closes──► kEnded
 //
 // Batching. While nothing is held back, a command leaves at once; after that, commands gather and
-// leave when enough of them are there, when somebody waits for the device (a synchronize, a read, an
-// allocation), or at the next tick a fraction of a millisecond later. So a lone launch is not
+// leave when enough of them are there, when somebody waits for the device (a synchronize, a read,
+// an allocation), or at the next tick a fraction of a millisecond later. So a lone launch is not
 // delayed, and a pipeline pays the cost of a message once for hundreds of launches.
 //
 // Sequence numbers count queue commands from 1, a repeated launch once per repetition, as the host
 // counts them.
 //
-// Bounds. At most about three quarters of the host's max_commands_in_flight commands are unfinished;
-// the stream slips in synchronizes of its own to learn what is finished. At most kMaxBacklogBytes
-// wait for the transport. A caller over a bound waits; nothing else here blocks.
+// Bounds. At most about three quarters of the host's max_commands_in_flight commands are
+// unfinished; the stream slips in synchronizes of its own to learn what is finished. At most
+// kMaxBacklogBytes wait for the transport. A caller over a bound waits; nothing else here blocks.
 //
 // Gates. Each lease has one. The same lock orders launches and the closing of gates: once
 // CloseGates has returned, nothing is appended under a closed gate, and Positions() covers all that
@@ -103,8 +103,8 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   absl::Status OpenUse(LeaseGate* gate);
   void CloseUse(LeaseGate* gate);
   bool Admits(const LeaseGate& gate) const;
-  // Stops new uses; `quiet` runs once no use scope holds any of these gates open: inside the call, or
-  // on the thread that closes the last scope. Gates stay valid until then.
+  // Stops new uses; `quiet` runs once no use scope holds any of these gates open: inside the call,
+  // or on the thread that closes the last scope. Gates stay valid until then.
   void CloseGates(std::span<LeaseGate* const> gates, const absl::Status& why,
                   std::function<void()> quiet);
   // How many use scopes hold closing gates open.
@@ -112,8 +112,8 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   // Sends what is gathered, and says how far every used queue has got.
   Positions SubmitAll();
 
-  // The context is gone. What is outstanding fails with `why`, and so does everything later; the first
-  // reason wins.
+  // The context is gone. What is outstanding fails with `why`, and so does everything later; the
+  // first reason wins.
   void End(const absl::Status& why);
   absl::Status ended() const;
   // Called once, when the transport fails by itself. Set before the first command.
@@ -168,8 +168,8 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   void Tick();
 
   absl::Status CheckQueue(uint32_t queue) const;
-  // Waits until a command of `bytes` may be appended. The stream may have ended, and a gate may have
-  // closed, when it returns.
+  // Waits until a command of `bytes` may be appended. The stream may have ended, and a gate may
+  // have closed, when it returns.
   void AwaitRoom(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   QueueState* Queue(uint32_t queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -134,10 +134,10 @@ class GrpcSessionStream final : public SessionStream,
   void OnDone(const grpc::Status& status) override {
     absl::Status why = FromGrpc(status);
     if (!why.ok() && ReasonOf(why) == v1::ERROR_REASON_UNSPECIFIED) {
-      why = read_any_ ? MakeError(v1::CONNECTION_LOST,
-                                  absl::StrCat("the daemon at ", socket_, " is gone: ",
-                                               status.error_message()))
-                      : WhyUnreachable(socket_, status.error_message());
+      why = read_any_
+                ? MakeError(v1::CONNECTION_LOST, absl::StrCat("the daemon at ", socket_,
+                                                              " is gone: ", status.error_message()))
+                : WhyUnreachable(socket_, status.error_message());
     }
     std::exchange(observer_, nullptr)->OnClosed(why);
     ReleaseSelf();

@@ -83,11 +83,10 @@ absl::Status Invalidator::Why(const v1::Invalidate& event) {
   if (event.kind() == v1::INVALIDATE_DEVICE) {
     return MakeError(v1::DEVICE_DESTROYED, absl::StrCat(Scope(event), " was destroyed", reason));
   }
-  return MakeError(v1::LEASE_REVOKED, absl::StrCat("kernels on ", Scope(event), " were ",
-                                                   event.kind() == v1::INVALIDATE_CLEAR
-                                                       ? "cleared"
-                                                       : "revoked",
-                                                   reason, "; acquire again"));
+  return MakeError(v1::LEASE_REVOKED,
+                   absl::StrCat("kernels on ", Scope(event), " were ",
+                                event.kind() == v1::INVALIDATE_CLEAR ? "cleared" : "revoked",
+                                reason, "; acquire again"));
 }
 
 void Invalidator::OnInvalidate(const v1::Invalidate& event) {
@@ -237,8 +236,8 @@ void Invalidator::OnSessionLost(const absl::Status& why) {
 
 void Invalidator::DropMemo(const v1::Invalidate& event) {
   const bool device = event.kind() == v1::INVALIDATE_DEVICE ||
-                      event.kind() == v1::INVALIDATE_LOST ||
-                      event.kind() == v1::INVALIDATE_COVER || event.kind() == v1::INVALIDATE_MISSED;
+                      event.kind() == v1::INVALIDATE_LOST || event.kind() == v1::INVALIDATE_COVER ||
+                      event.kind() == v1::INVALIDATE_MISSED;
   if (device && !event.family().empty() && event.has_index()) {
     memo_->cache().EvictDevice(event.family(), event.index()).IgnoreError();
   } else {
@@ -346,10 +345,9 @@ void Invalidator::ArmSlow(const StepPtr& step) {
           v1::Nack* nack = note.mutable_nack();
           nack->set_operation_id(step->event.operation_id());
           nack->set_context_id(step->event.context().context_id());
-          nack->set_why(step->listeners_done
-                            ? absl::StrCat(step->context->stream->UsesHoldingOut(),
-                                           " use scopes are open")
-                            : "a listener is still running");
+          nack->set_why(step->listeners_done ? absl::StrCat(step->context->stream->UsesHoldingOut(),
+                                                            " use scopes are open")
+                                             : "a listener is still running");
           self->session_->Note(std::move(note));
         });
       });
@@ -384,11 +382,11 @@ void Invalidator::AfterDrain(const DeviceName& device, Duration backoff, Duratio
     backoff = kDrainPatience;
     break;
   }
-  runtime_->timers->After(std::min(backoff, at_most), [executor = runtime_->executor, once] { executor->Run(once); });
+  runtime_->timers->After(std::min(backoff, at_most),
+                          [executor = runtime_->executor, once] { executor->Run(once); });
 }
 
-void Invalidator::WhenTold(const std::string& operation,
-                           std::function<void(absl::Status)> then) {
+void Invalidator::WhenTold(const std::string& operation, std::function<void(absl::Status)> then) {
   auto answer = [self = shared_from_this(), operation, then = std::move(then)] {
     auto failure = self->listener_failures_.extract(operation);
     then(failure.empty() ? absl::OkStatus() : failure.mapped());

@@ -1,14 +1,14 @@
 // What a session does when it is told that handles go away.
 //
-//   BEFORE ──► drop memo ──► listeners ──► close gates ──► use scopes end ──► submit ──► Ack, handled
-//   AFTER  ──► drop memo ──► context ended (destroy) ──► listeners ──► handled
+//   BEFORE ──► drop memo ──► listeners ──► close gates ──► use scopes end ──► submit ──► Ack,
+//   handled AFTER  ──► drop memo ──► context ended (destroy) ──► listeners ──► handled
 //
 // Listeners run on their own thread, everything else on the executor. The kernels that a BEFORE
 // concerns are those of that moment: what is granted later is new, and stays.
 //
-// A listener hears of an operation (of a destroy: and device) once before and once after, however many
-// contexts it has; LOST, MISSED and COVER records, which come when things are gone, are told as both
-// in a row.
+// A listener hears of an operation (of a destroy: and device) once before and once after, however
+// many contexts it has; LOST, MISSED and COVER records, which come when things are gone, are told
+// as both in a row.
 //
 // Every step has a revision of its own, and a session sees them grow: what is not larger than the
 // last one is a repetition.
@@ -61,13 +61,13 @@ class Invalidator : public std::enable_shared_from_this<Invalidator> {
   // Everything the session held is void.
   void OnSessionLost(const absl::Status& why);
 
-  // `then` runs on the executor: at the end of the destroy of this device that is under way, as far as
-  // this session has been told; else after `backoff`; never later than `at_most`.
+  // `then` runs on the executor: at the end of the destroy of this device that is under way, as far
+  // as this session has been told; else after `backoff`; never later than `at_most`.
   void AfterDrain(const DeviceName& device, Duration backoff, Duration at_most,
                   std::function<void()> then);
 
-  // Once all that has been told so far has reached the listeners: the first failure of a listener of
-  // this operation.
+  // Once all that has been told so far has reached the listeners: the first failure of a listener
+  // of this operation.
   void WhenTold(const std::string& operation, std::function<void(absl::Status)> then);
 
   // How many listeners are registered: with none, steps need no thread.
@@ -132,9 +132,9 @@ class Invalidator : public std::enable_shared_from_this<Invalidator> {
   v1::Phase last_phase_ = v1::PHASE_UNSPECIFIED;
   std::set<uint64_t> in_progress_;  // revisions
   std::map<OperationKey, OpenOperation> open_;
-  std::map<StepKey, StepPtr> before_;  // until AFTER
+  std::map<StepKey, StepPtr> before_;                      // until AFTER
   std::map<std::string, absl::Status> listener_failures_;  // of operations this process asked for
-  int telling_ = 0;  // tasks on the listeners' thread
+  int telling_ = 0;                                        // tasks on the listeners' thread
   std::atomic<int> listener_count_{0};
 };
 

@@ -67,9 +67,8 @@ ArgumentKind KindOf(Argument::Kind kind) {
 
 absl::Status WrongCount(const KernelState& kernel, size_t given) {
   return MakeError(v1::INVALID_ARGUMENTS,
-                   absl::StrCat(Quoted(kernel.info.entry), " takes ",
-                                kernel.info.arguments.size(), " arguments, ", given,
-                                " were given"));
+                   absl::StrCat(Quoted(kernel.info.entry), " takes ", kernel.info.arguments.size(),
+                                " arguments, ", given, " were given"));
 }
 
 absl::Status WrongKind(const KernelState& kernel, size_t index, ArgumentKind given) {
@@ -80,17 +79,17 @@ absl::Status WrongKind(const KernelState& kernel, size_t index, ArgumentKind giv
 }
 
 absl::Status WrongSize(const KernelState& kernel, size_t index, uint64_t given) {
-  return MakeError(v1::INVALID_ARGUMENTS,
-                   absl::StrCat(ArgumentName(kernel, index), " has ",
-                                kernel.info.arguments[index].bytes, " bytes, ", given,
-                                " were given"));
+  return MakeError(v1::INVALID_ARGUMENTS, absl::StrCat(ArgumentName(kernel, index), " has ",
+                                                       kernel.info.arguments[index].bytes,
+                                                       " bytes, ", given, " were given"));
 }
 
 absl::Status WrongContext(const KernelState& kernel, size_t index, const BufferState& buffer) {
   if (buffer.context->slot == kernel.context->slot) {
-    return MakeError(v1::UNKNOWN_BUFFER,
-                     absl::StrCat(ArgumentName(kernel, index), ": the buffer was lost with an "
-                                  "earlier context of ", kernel.context->slot->id().ToString()));
+    return MakeError(v1::UNKNOWN_BUFFER, absl::StrCat(ArgumentName(kernel, index),
+                                                      ": the buffer was lost with an "
+                                                      "earlier context of ",
+                                                      kernel.context->slot->id().ToString()));
   }
   return MakeError(v1::UNKNOWN_BUFFER,
                    absl::StrCat(ArgumentName(kernel, index), ": a buffer of ",
@@ -172,10 +171,9 @@ absl::Status CheckExtent(const KernelState& kernel, const LaunchConfig& config) 
     if (!extent.given() || (extent.x != 0 && extent.y != 0 && extent.z != 0)) {
       return absl::OkStatus();
     }
-    return MakeError(v1::INVALID_LAUNCH,
-                     absl::StrCat("launch of ", Quoted(kernel.info.entry), ": ", what, " is ",
-                                  extent.x, " x ", extent.y, " x ", extent.z,
-                                  "; no dimension may be 0"));
+    return MakeError(v1::INVALID_LAUNCH, absl::StrCat("launch of ", Quoted(kernel.info.entry), ": ",
+                                                      what, " is ", extent.x, " x ", extent.y,
+                                                      " x ", extent.z, "; no dimension may be 0"));
   };
   for (const auto& [what, extent] : {std::pair<const char*, const Dim3&>("grid", config.grid),
                                      {"local size", config.local},
@@ -193,11 +191,11 @@ absl::Status Kernel::LaunchList(const Queue& queue, const LaunchConfig& config,
   const KernelState& kernel = *state_;
   if (kernel.context->fork_guard.forked()) return internal::ForkedError();
   if (queue.slot() != kernel.context->slot) {
-    return MakeError(v1::UNKNOWN_QUEUE,
-                     queue.empty() ? "the queue is empty"
-                                   : absl::StrCat("a queue of ", queue.device().ToString(),
-                                                  ", but the kernel is on ",
-                                                  kernel.context->slot->id().ToString()));
+    return MakeError(v1::UNKNOWN_QUEUE, queue.empty()
+                                            ? "the queue is empty"
+                                            : absl::StrCat("a queue of ", queue.device().ToString(),
+                                                           ", but the kernel is on ",
+                                                           kernel.context->slot->id().ToString()));
   }
   if (kernel.info.arguments_known && arguments.size() != kernel.info.arguments.size()) {
     return WrongCount(kernel, arguments.size());

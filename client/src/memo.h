@@ -1,10 +1,10 @@
 // The outer memo: kernels this process has acquired, so that acquiring one again makes no call.
 //
-// A guarded cache over leases of the daemon's: every invalidation goes through EvictDevice or Clear on
-// both sides of the release, so that a value built across one is never installed.
+// A guarded cache over leases of the daemon's: every invalidation goes through EvictDevice or Clear
+// on both sides of the release, so that a value built across one is never installed.
 //
-// Bounded: beyond its capacity, the oldest kernels that nobody else holds are dropped; kernels in use
-// stay, whatever their number.
+// Bounded: beyond its capacity, the oldest kernels that nobody else holds are dropped; kernels in
+// use stay, whatever their number.
 //
 // Threads: any.
 

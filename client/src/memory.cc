@@ -28,16 +28,16 @@ absl::Status Check(const BufferState* state, const Queue& queue, uint64_t offset
   if (state == nullptr) return MakeError(v1::UNKNOWN_BUFFER, "the buffer is empty");
   if (state->context->fork_guard.forked()) return internal::ForkedError();
   if (queue.slot() != state->context->slot) {
-    return MakeError(v1::UNKNOWN_QUEUE,
-                     queue.empty() ? "the queue is empty"
-                                   : absl::StrCat("a queue of ", queue.device().ToString(),
-                                                  ", but the buffer is on ",
-                                                  state->context->slot->id().ToString()));
+    return MakeError(v1::UNKNOWN_QUEUE, queue.empty()
+                                            ? "the queue is empty"
+                                            : absl::StrCat("a queue of ", queue.device().ToString(),
+                                                           ", but the buffer is on ",
+                                                           state->context->slot->id().ToString()));
   }
   if (offset <= state->bytes && bytes <= state->bytes - offset) return absl::OkStatus();
-  return MakeError(v1::BUFFER_OUT_OF_RANGE,
-                   absl::StrCat(bytes, " bytes at offset ", offset, " of a buffer of ",
-                                state->bytes, " bytes"));
+  return MakeError(
+      v1::BUFFER_OUT_OF_RANGE,
+      absl::StrCat(bytes, " bytes at offset ", offset, " of a buffer of ", state->bytes, " bytes"));
 }
 
 }  // namespace
@@ -106,8 +106,8 @@ absl::Status Buffer::CopyFrom(const Queue& queue, uint64_t offset, const Buffer&
     return Annotate(bad, "the source");
   }
   if (source.state_->context != state_->context) {
-    return MakeError(v1::UNKNOWN_BUFFER, "the source was lost with an earlier context of " +
-                                             device().ToString());
+    return MakeError(v1::UNKNOWN_BUFFER,
+                     "the source was lost with an earlier context of " + device().ToString());
   }
   if (bytes == 0) return absl::OkStatus();
   v1::Command command;
@@ -154,8 +154,8 @@ absl::Status Image::Copy(const Queue& queue, Dim3 origin, Dim3 region, const Buf
   if (absl::Status bad = Check(state_.get(), queue, 0, 0); !bad.ok()) return bad;
   if (absl::Status bad = Check(buffer.state(), queue, buffer_offset, 0); !bad.ok()) return bad;
   if (buffer.state()->context != state_->context) {
-    return MakeError(v1::UNKNOWN_BUFFER, "the buffer was lost with an earlier context of " +
-                                             device().ToString());
+    return MakeError(v1::UNKNOWN_BUFFER,
+                     "the buffer was lost with an earlier context of " + device().ToString());
   }
   v1::Command command;
   command.set_queue(queue.number());

@@ -24,7 +24,7 @@ constexpr size_t kMaxSnapshotFiles = 65536;
 
 bool LooksLikeSource(const fs::path& file) {
   static constexpr std::array<std::string_view, 15> kExtensions = {
-      ".h",  ".hh",  ".hpp",  ".hxx",  ".cuh", ".inc", ".inl", ".cl",
+      ".h",   ".hh", ".hpp", ".hxx",  ".cuh",  ".inc", ".inl", ".cl",
       ".clh", ".cu", ".hip", ".glsl", ".comp", ".def", ".ipp"};
   const std::string extension = file.extension().string();
   return std::find(kExtensions.begin(), kExtensions.end(), extension) != kExtensions.end();
@@ -76,8 +76,8 @@ ProgramBuilder& ProgramBuilder::AddHeader(std::string name, std::string content)
 ProgramBuilder& ProgramBuilder::AddIncludeDirectory(const std::string& directory, bool all_files) {
   std::error_code error;
   std::vector<fs::path> files;
-  fs::recursive_directory_iterator walk(
-      directory, fs::directory_options::skip_permission_denied, error);
+  fs::recursive_directory_iterator walk(directory, fs::directory_options::skip_permission_denied,
+                                        error);
   uint64_t bytes = 0;
   for (; !error && walk != fs::recursive_directory_iterator(); walk.increment(error)) {
     std::error_code ignored;
@@ -95,9 +95,9 @@ ProgramBuilder& ProgramBuilder::AddIncludeDirectory(const std::string& directory
     }
   }
   if (error) {
-    error_.Update(MakeError(absl::StatusCode::kNotFound, v1::BAD_REQUEST,
-                            absl::StrCat("include directory ", Quoted(directory), ": ",
-                                         error.message())));
+    error_.Update(
+        MakeError(absl::StatusCode::kNotFound, v1::BAD_REQUEST,
+                  absl::StrCat("include directory ", Quoted(directory), ": ", error.message())));
     return *this;
   }
   std::sort(files.begin(), files.end());
@@ -142,7 +142,8 @@ absl::StatusOr<Program> ProgramBuilder::Build() {
   std::unique_ptr<internal::ProgramState> state =
       std::exchange(state_, std::make_unique<internal::ProgramState>());
   if (absl::Status error = std::exchange(error_, absl::OkStatus()); !error.ok()) return error;
-  // Protobuf refuses strings that are not UTF-8 only when they arrive; here the caller is told which.
+  // Protobuf refuses strings that are not UTF-8 only when they arrive; here the caller is told
+  // which.
   absl::StatusOr<Digest> digest = ProgramDigest(state->manifest);
   if (!digest.ok()) return digest.status();
   state->digest = *digest;

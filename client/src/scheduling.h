@@ -28,7 +28,8 @@ class Timers {
   virtual void Cancel(Id timer) = 0;
 };
 
-// Runs tasks one at a time, in order, on a thread where they may block: the application's listeners.
+// Runs tasks one at a time, in order, on a thread where they may block: the application's
+// listeners.
 class TaskRunner {
  public:
   virtual ~TaskRunner() = default;

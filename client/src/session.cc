@@ -93,15 +93,15 @@ void Session::Connect() {
       options_.connect_timeout,
       [this, number] {
         OnClosed(number,
-                 MakeError(v1::DAEMON_UNREACHABLE,
-                           absl::StrCat("the daemon at ", runtime_->transport->socket(),
-                                        " did not answer within ",
-                                        options_.connect_timeout / std::chrono::milliseconds(1),
-                                        " ms")));
+                 MakeError(
+                     v1::DAEMON_UNREACHABLE,
+                     absl::StrCat("the daemon at ", runtime_->transport->socket(),
+                                  " did not answer within ",
+                                  options_.connect_timeout / std::chrono::milliseconds(1), " ms")));
       },
       &connect_timer_);
-  stream_ = runtime_->transport->OpenSession(
-      std::make_shared<Observer>(shared_from_this(), number));
+  stream_ =
+      runtime_->transport->OpenSession(std::make_shared<Observer>(shared_from_this(), number));
   v1::ClientEvent hello;
   hello.mutable_hello()->set_version(v1::PROTOCOL_VERSION_1);
   hello.mutable_hello()->set_client_name(options_.client_name);
@@ -128,8 +128,9 @@ void Session::OnClosed(uint64_t stream, const absl::Status& why) {
   timers_->Cancel(std::exchange(connect_timer_, 0));
   timers_->Cancel(std::exchange(renew_timer_, 0));
   const absl::Status reason =
-      why.ok() ? MakeError(v1::CONNECTION_LOST, absl::StrCat("the daemon at ", runtime_->transport->socket(),
-                                                             " closed the connection"))
+      why.ok() ? MakeError(v1::CONNECTION_LOST,
+                           absl::StrCat("the daemon at ", runtime_->transport->socket(),
+                                        " closed the connection"))
                : why;
   if (opened_) {
     state_ = State::kClosed;
@@ -154,7 +155,8 @@ void Session::OnClosed(uint64_t stream, const absl::Status& why) {
                                       std::string(reason.message()))));
   }
   FailStale();
-  Schedule(backoff_, [this] { Connect(); }, &connect_timer_);
+  Schedule(
+      backoff_, [this] { Connect(); }, &connect_timer_);
   backoff_ = backoff_ == Duration(0) ? options_.first_backoff
                                      : std::min(backoff_ * 2, options_.max_backoff);
 }
@@ -169,11 +171,11 @@ void Session::FailStale() {
     }
   }
   for (const uint64_t id : stale) {
-    Answer(id, MakeError(v1::DAEMON_UNREACHABLE,
-                         absl::StrCat("the connection to the daemon at ", runtime_->transport->socket(),
-                                      " was lost and did not come back within ",
-                                      options_.connect_timeout / std::chrono::milliseconds(1),
-                                      " ms")));
+    Answer(id,
+           MakeError(v1::DAEMON_UNREACHABLE,
+                     absl::StrCat("the connection to the daemon at ", runtime_->transport->socket(),
+                                  " was lost and did not come back within ",
+                                  options_.connect_timeout / std::chrono::milliseconds(1), " ms")));
   }
 }
 
@@ -212,9 +214,8 @@ void Session::ForgetSession(const absl::Status& why) {
     if (!request.options.survives_session) void_now.push_back(id);
   }
   for (const uint64_t id : void_now) {
-    Answer(id, MakeError(v1::INTERRUPTED,
-                         absl::StrCat("the session ended before the answer came: ",
-                                      std::string(why.message()))));
+    Answer(id, MakeError(v1::INTERRUPTED, absl::StrCat("the session ended before the answer came: ",
+                                                       std::string(why.message()))));
   }
   delegate_->OnSessionLost(why);
 }
@@ -316,7 +317,8 @@ void Session::Renew() {
   const auto ttl = std::chrono::milliseconds(
       std::clamp<uint64_t>(welcome_.ttl_ms(), kMinTtl / std::chrono::milliseconds(1),
                            kMaxTtl / std::chrono::milliseconds(1)));
-  Schedule(ttl / 3, [this] { Renew(); }, &renew_timer_);
+  Schedule(
+      ttl / 3, [this] { Renew(); }, &renew_timer_);
 }
 
 // ---- the stream ---------------------------------------------------------------------------------
@@ -405,9 +407,8 @@ void Session::OnFailure(v1::DaemonEvent event) {
   }
   if (SaysSessionIsGone(failure)) {
     if (credentials_.session_id != 0) {
-      ForgetSession(MakeError(v1::LEASE_REVOKED,
-                              absl::StrCat("the daemon has ended this session: ",
-                                           std::string(failure.message()))));
+      ForgetSession(MakeError(v1::LEASE_REVOKED, absl::StrCat("the daemon has ended this session: ",
+                                                              std::string(failure.message()))));
     }
     // The next Hello asks for a new session; the old stream is of no more use.
     return OnClosed(stream_number_, failure);

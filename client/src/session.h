@@ -1,19 +1,20 @@
 // The session: one stream to the daemon, kept alive and taken up again when it breaks.
 //
-//   kClosed ──Open──► kConnecting ──Welcome──► kReady ──stream lost──► kConnecting (again, with backoff)
+//   kClosed ──Open──► kConnecting ──Welcome──► kReady ──stream lost──► kConnecting (again, with
+//   backoff)
 //      ▲                  │ first attempt fails: Open's answer             │
 //      └── Close ─────────┴───────────────────────────────────────────────┘
 //
-// Each Welcome either resumes the session (same daemon) or makes a new one; then the delegate is told
-// that everything of the old one is void, before anything of the new one.
+// Each Welcome either resumes the session (same daemon) or makes a new one; then the delegate is
+// told that everything of the old one is void, before anything of the new one.
 //
 // What is sent is either a request, which has a reply and is asked again after a break, or a note
-// (Release, Ack, Nack), which has none. The daemon handles a stream's events in order, so the reply to
-// anything sent later confirms a note; those not yet confirmed are sent again when the session
+// (Release, Ack, Nack), which has none. The daemon handles a stream's events in order, so the reply
+// to anything sent later confirms a note; those not yet confirmed are sent again when the session
 // resumes. In a new session they are void.
 //
-// Threads: the public methods on the executor only. Ownership: shared, so that an event that is on its
-// way when the client goes finds a closed session; the delegate must stay until Close.
+// Threads: the public methods on the executor only. Ownership: shared, so that an event that is on
+// its way when the client goes finds a closed session; the delegate must stay until Close.
 
 #ifndef KCACHE_CLIENT_SESSION_H_
 #define KCACHE_CLIENT_SESSION_H_
@@ -85,8 +86,9 @@ class Session : public std::enable_shared_from_this<Session> {
   // Says goodbye and fails what is outstanding with CANCELLED. Nothing is called back afterwards.
   void Close();
 
-  // Sends a request; its id is set here and returned. `reply` runs once: with the daemon's event, or
-  // its Failure as a status, or DEADLINE_EXCEEDED, DAEMON_UNREACHABLE, CONNECTION_LOST, CANCELLED.
+  // Sends a request; its id is set here and returned. `reply` runs once: with the daemon's event,
+  // or its Failure as a status, or DEADLINE_EXCEEDED, DAEMON_UNREACHABLE, CONNECTION_LOST,
+  // CANCELLED.
   uint64_t Request(v1::ClientEvent event, const RequestOptions& options, Reply reply);
   // Fails the request with `why` and tells the daemon, if it was an acquire.
   void Cancel(uint64_t request_id, const absl::Status& why);

@@ -43,8 +43,8 @@ std::string Cause(const std::string& socket, const std::string& otherwise) {
 }  // namespace
 
 absl::Status WhyUnreachable(const std::string& socket, const std::string& otherwise) {
-  return MakeError(v1::DAEMON_UNREACHABLE, absl::StrCat("cannot reach the daemon at ", socket,
-                                                        ": ", Cause(socket, otherwise)));
+  return MakeError(v1::DAEMON_UNREACHABLE, absl::StrCat("cannot reach the daemon at ", socket, ": ",
+                                                        Cause(socket, otherwise)));
 }
 
 }  // namespace kcache::internal

@@ -11,8 +11,8 @@
 
 namespace kcache::internal {
 
-// DAEMON_UNREACHABLE naming the socket and the cause. Tries to connect once to learn it; `otherwise` is
-// the cause when that works.
+// DAEMON_UNREACHABLE naming the socket and the cause. Tries to connect once to learn it;
+// `otherwise` is the cause when that works.
 absl::Status WhyUnreachable(const std::string& socket, const std::string& otherwise);
 
 }  // namespace kcache::internal

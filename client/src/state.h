@@ -1,8 +1,8 @@
-// What the public handles point to. Plain shared state; the rules are elsewhere: gates and buffers in
-// execution_stream.h, leases and events in client_impl.h.
+// What the public handles point to. Plain shared state; the rules are elsewhere: gates and buffers
+// in execution_stream.h, leases and events in client_impl.h.
 //
-// Threads: as said per class. Ownership: a handle keeps its state, that keeps its context, that keeps
-// its execution stream. Nothing keeps the client, so that it can go.
+// Threads: as said per class. Ownership: a handle keeps its state, that keeps its context, that
+// keeps its execution stream. Nothing keeps the client, so that it can go.
 
 #ifndef KCACHE_CLIENT_STATE_H_
 #define KCACHE_CLIENT_STATE_H_

@@ -1,8 +1,8 @@
 // The library's own threads: one for time, one for listeners.
 //
 // Ownership: destroying either ends its thread after the task that is running; tasks that have not
-// started are dropped. Destroyed on its own thread (a callback dropped the last client), it lets the
-// thread finish by itself.
+// started are dropped. Destroyed on its own thread (a callback dropped the last client), it lets
+// the thread finish by itself.
 
 #ifndef KCACHE_CLIENT_THREADS_H_
 #define KCACHE_CLIENT_THREADS_H_

@@ -85,8 +85,8 @@ class BlobTransport {
 
 class Transport : public BlobTransport {
  public:
-  // Connects to the daemon. Failure to do so is told by OnClosed, DAEMON_UNREACHABLE with the socket
-  // and why. OnClosed may come before this returns.
+  // Connects to the daemon. Failure to do so is told by OnClosed, DAEMON_UNREACHABLE with the
+  // socket and why. OnClosed may come before this returns.
   virtual std::shared_ptr<SessionStream> OpenSession(
       std::shared_ptr<SessionStreamObserver> observer) = 0;
   // Connects to a device host ("unix:/…").

@@ -41,8 +41,7 @@ void Uploader::Upload(std::shared_ptr<const ProgramState> program,
 }
 
 void Uploader::OnMissing(std::shared_ptr<const ProgramState> program,
-                         v1::BlobCredentials credentials,
-                         absl::StatusOr<v1::MissingReply> reply) {
+                         v1::BlobCredentials credentials, absl::StatusOr<v1::MissingReply> reply) {
   if (!reply.ok()) return Done(program->digest, reply.status());
   std::vector<BlobPart> blobs;
   for (const std::string& digest : reply->digests()) {
@@ -60,9 +59,8 @@ void Uploader::OnMissing(std::shared_ptr<const ProgramState> program,
   runtime_->transport->Upload(
       std::move(first), std::move(blobs),
       [self = shared_from_this(), program](absl::StatusOr<v1::UploadReply> uploaded) {
-        self->runtime_->executor->Run([self, program, status = uploaded.status()] {
-          self->Done(program->digest, status);
-        });
+        self->runtime_->executor->Run(
+            [self, program, status = uploaded.status()] { self->Done(program->digest, status); });
       });
 }
 

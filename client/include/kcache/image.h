@@ -1,7 +1,7 @@
 // OpenCL images. Other families answer BAD_REQUEST.
 //
-// Threads, ownership, errors: as Buffer. Pixels travel through a buffer, in which they lie row by row
-// without gaps. Units: pixels, but bytes for buffer offsets.
+// Threads, ownership, errors: as Buffer. Pixels travel through a buffer, in which they lie row by
+// row without gaps. Units: pixels, but bytes for buffer offsets.
 
 #ifndef KCACHE_IMAGE_H_
 #define KCACHE_IMAGE_H_

@@ -53,6 +53,8 @@ struct LaunchConfig {
   uint32_t dynamic_local_bytes = 0;           // CUDA and HIP dynamic shared memory
   std::span<const std::byte> push_constants;  // Vulkan
   uint32_t repeat = 1;                        // the same launch this many times in a row
+  uint32_t dimensions =
+      0;  // 1 … 3, what get_work_dim() says; 0: trailing extents of 1 do not count
 
   static LaunchConfig Grid(Dim3 grid, Dim3 local) {
     LaunchConfig config;
