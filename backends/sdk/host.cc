@@ -1,0 +1,379 @@
+#include "backends/sdk/host.h"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "backends/sdk/session_engine.h"
+#include "contract/error_reason.h"
+
+namespace kcache::backend {
+namespace {
+
+constexpr size_t kMaxQueuedEvents = 65536;
+constexpr uint64_t kReattachFinishMs = 2000;
+
+Deadline After(uint64_t milliseconds) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+}
+
+v1::HostEvent LabelEvent(v1::LabelChange change) {
+  v1::HostEvent event;
+  *event.mutable_label() = std::move(change);
+  return event;
+}
+
+}  // namespace
+
+Host::Host(Family* family, std::function<void(const absl::Status&)> on_lost)
+    : family_(family),
+      on_lost_(std::move(on_lost)),
+      ledger_([this](v1::LabelChange change) { Push(LabelEvent(std::move(change))); }) {}
+
+Host::~Host() = default;
+
+// ---- control ------------------------------------------------------------------------------------
+
+v1::OpenContextReply Host::OpenContext(const v1::OpenContextRequest& request) {
+  v1::OpenContextReply reply;
+  auto fail = [&reply](const absl::Status& why) {
+    *reply.mutable_error() = ToProto(why);
+    return reply;
+  };
+  if (context_ != nullptr) return fail(MakeError(v1::BAD_REQUEST, "the context is open already"));
+  auto authority = TokenAuthority::Create(request.token_key(), request.instance());
+  if (!authority.ok()) return fail(authority.status());
+  ContextOptions options;
+  options.index = request.context().device().index();
+  const std::string& framework = request.context().device().framework();
+  if (size_t slash = framework.find('/'); slash != std::string::npos) {
+    options.variant = framework.substr(slash + 1);
+  }
+  auto context = family_->OpenContext(options);
+  if (!context.ok()) return fail(context.status());
+  ref_ = request.context();
+  limits_ = request.limits();
+  authority_ = std::make_unique<TokenAuthority>(*std::move(authority));
+  peer_uid_ = request.peer_uid();
+  check_peer_uid_ = request.check_peer_uid();
+  context_ = *std::move(context);
+  ledger_.Add("context", 0, 0, [this] { return context_->Close(); });
+  slots_ = std::make_unique<SlotTable>(context_.get(), &ledger_);
+  op_cache_ = std::make_unique<OpCache>(context_.get(), &ledger_, [this](ScratchBlock old) {
+    AfterInFlight([this, id = old.ledger] { ledger_.ReleaseOne(id).IgnoreError(); });
+  });
+  *reply.mutable_device() = context_->device();
+  open_.store(true);
+  return reply;
+}
+
+absl::StatusOr<v1::LoadReply> Host::Load(const v1::LoadRequest& request) {
+  if (!open_.load()) return absl::FailedPreconditionError("Load before OpenContext");
+  Admission admitted(&gate_);
+  if (!admitted) return MakeError(v1::DEVICE_DRAINING, "the context is fenced");
+  v1::LoadReply reply = slots_->Load(request);
+  for (const v1::LoadResult& result : reply.results()) {
+    if (result.has_error()) NoteIfLost(FromProto(result.error()));
+  }
+  return reply;
+}
+
+absl::StatusOr<v1::FenceReply> Host::Fence(const v1::FenceRequest& request) {
+  v1::FenceReply reply;
+  if (!open_.load()) {
+    gate_.Close();
+    return reply;
+  }
+  AwaitPositions(request);
+  switch (request.scope_case()) {
+    case v1::FenceRequest::kContext:
+      gate_.Close();
+      for (const auto& slot : slots_->Loaded()) {
+        slot->gate.Close();
+        v1::SlotRef* fenced = reply.add_fenced();
+        fenced->set_slot(slot->number);
+        fenced->set_incarnation(slot->incarnation);
+      }
+      break;
+    case v1::FenceRequest::kSlots:
+      for (const v1::SlotRef& ref : request.slots().slots()) {
+        if (auto slot = slots_->Find(ref.slot(), ref.incarnation()); slot != nullptr) {
+          slot->gate.Close();
+        }
+        // Not loaded (any more): nothing is admitted under it either.
+        *reply.add_fenced() = ref;
+      }
+      break;
+    case v1::FenceRequest::kSessionId: {
+      std::shared_ptr<SessionEngine> session;
+      {
+        MutexLock lock(&mutex_);
+        ended_[request.session_id()] = true;
+        auto found = sessions_.find(request.session_id());
+        if (found != sessions_.end()) session = found->second;
+      }
+      if (session != nullptr) session->gate()->Close();
+      break;
+    }
+    case v1::FenceRequest::SCOPE_NOT_SET:
+      return MakeError(v1::BAD_REQUEST, "Fence without a scope");
+  }
+  for (const auto& session : Sessions()) *reply.add_admitted() = session->Positions();
+  return reply;
+}
+
+// Commands that their session has announced are still let in, while they can still come.
+void Host::AwaitPositions(const v1::FenceRequest& request) {
+  const Deadline deadline = After(request.wait_ms());
+  MutexLock lock(&mutex_);
+  while (!Reached(request)) {
+    if (!progress_.WaitUntil(&mutex_, deadline)) return;
+  }
+}
+
+bool Host::Reached(const v1::FenceRequest& request) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  for (const v1::SessionPositions& until : request.admit_until()) {
+    auto found = sessions_.find(until.session_id());
+    if (found == sessions_.end() || found->second->detached() || found->second->gate()->closed()) {
+      continue;
+    }
+    for (const v1::QueuePosition& position : until.positions()) {
+      if (found->second->Admitted(position.queue()) < position.sequence()) return false;
+    }
+  }
+  return true;
+}
+
+void Host::NoteProgress() {
+  MutexLock lock(&mutex_);
+  progress_.NotifyAll();
+}
+
+absl::StatusOr<v1::UnloadReply> Host::Unload(const v1::UnloadRequest& request) {
+  if (!open_.load()) return absl::FailedPreconditionError("Unload before OpenContext");
+  v1::UnloadReply reply;
+  const Deadline deadline = After(request.finish_ms());
+  std::vector<std::shared_ptr<Slot>> slots;
+  for (const v1::SlotRef& ref : request.slots()) {
+    auto slot = slots_->Find(ref.slot(), ref.incarnation());
+    if (slot == nullptr) continue;  // gone already: a second unload is a no-op
+    if (!slot->gate.closed()) {
+      return MakeError(v1::BAD_REQUEST, absl::StrCat("slot ", ref.slot(), " is not fenced"));
+    }
+    slots.push_back(std::move(slot));
+  }
+  reply.set_finished(true);
+  for (const auto& session : Sessions()) {
+    for (const auto& queue : session->Queues()) {
+      const bool used = std::any_of(slots.begin(), slots.end(), [&](const auto& slot) {
+        return queue->UsesSlot(slot->number);
+      });
+      if (used && !queue->WaitIdle(deadline)) reply.set_finished(false);
+    }
+  }
+  if (!reply.finished()) return reply;
+  // Newest first, whatever order was asked for.
+  std::sort(slots.begin(), slots.end(),
+            [](const auto& a, const auto& b) { return a->ledger > b->ledger; });
+  for (const auto& slot : slots) {
+    absl::Status status = slots_->Unload(slot);
+    if (status.ok()) {
+      reply.set_unloaded(reply.unloaded() + 1);
+    } else {
+      reply.add_failures(absl::StrCat("kernel ", slot->info.entry(), ": ",
+                                      std::string(status.message())));
+      NoteIfLost(status);
+    }
+  }
+  return reply;
+}
+
+absl::StatusOr<v1::EndSessionReply> Host::EndSession(const v1::EndSessionRequest& request) {
+  std::shared_ptr<SessionEngine> session;
+  {
+    MutexLock lock(&mutex_);
+    ended_[request.session_id()] = true;
+    auto found = sessions_.find(request.session_id());
+    if (found != sessions_.end()) session = found->second;
+  }
+  if (session == nullptr) return v1::EndSessionReply();
+  session->gate()->Close();
+  session->sink()->Close(MakeError(v1::SESSION_UNKNOWN, "the session has ended"));
+  v1::EndSessionReply reply = session->Sweep(After(request.finish_ms()));
+  MutexLock lock(&mutex_);
+  sessions_.erase(request.session_id());
+  return reply;
+}
+
+absl::StatusOr<v1::TeardownReply> Host::Teardown(const v1::TeardownRequest& request) {
+  v1::TeardownReply reply;
+  gate_.Close();
+  reply.set_finished(AllIdle(After(request.finish_ms())));
+  if (!reply.finished()) return reply;  // the daemon ends this process
+  for (const auto& session : Sessions()) {
+    for (const auto& queue : session->Queues()) {
+      if (absl::Status closed = queue->Close(); !closed.ok()) {
+        reply.add_failures(absl::StrCat("queue ", queue->number(), " of session ", session->id(),
+                                        ": ", std::string(closed.message())));
+      } else {
+        reply.add_released(absl::StrCat("queue ", queue->number(), " of session ", session->id()));
+      }
+    }
+  }
+  ReleaseReport report = ledger_.ReleaseAll();
+  for (std::string& label : report.released) reply.add_released(std::move(label));
+  for (std::string& failure : report.failures) reply.add_failures(std::move(failure));
+  return reply;
+}
+
+bool Host::AllIdle(Deadline deadline) {
+  bool idle = true;
+  for (const auto& session : Sessions()) {
+    for (const auto& queue : session->Queues()) idle &= queue->WaitIdle(deadline);
+  }
+  return idle;
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+void Host::Push(v1::HostEvent event) {
+  MutexLock lock(&events_mutex_);
+  if (events_.size() >= kMaxQueuedEvents) events_.pop_front();  // the mirror is for reports only
+  events_.push_back(std::move(event));
+  events_changed_.NotifyAll();
+}
+
+bool Host::NextEvents(std::chrono::milliseconds timeout, std::vector<v1::HostEvent>* events) {
+  const Deadline deadline = std::chrono::steady_clock::now() + timeout;
+  MutexLock lock(&events_mutex_);
+  while (events_.empty() && !closing_) {
+    if (!events_changed_.WaitUntil(&events_mutex_, deadline)) break;
+  }
+  events->assign(events_.begin(), events_.end());
+  events_.clear();
+  return !closing_;
+}
+
+v1::HostUsage Host::Usage() const {
+  v1::HostUsage usage;
+  if (!open_.load()) return usage;
+  usage.set_device_bytes(ledger_.device_bytes());
+  uint64_t buffers = 0, in_flight = 0;
+  const auto sessions = Sessions();
+  for (const auto& session : sessions) {
+    buffers += session->buffers();
+    in_flight += session->in_flight();
+  }
+  usage.set_buffers(buffers);
+  usage.set_sessions(sessions.size());
+  usage.set_handles(slots_->handles());
+  usage.set_modules(slots_->modules());
+  usage.set_launches(launches_.load(std::memory_order_relaxed));
+  usage.set_commands_in_flight(in_flight);
+  usage.set_refused_commands(refused_.load(std::memory_order_relaxed));
+  usage.set_bad_tokens(bad_tokens_.load(std::memory_order_relaxed));
+  usage.set_jit_in_host(context_->late_compiles());
+  usage.set_scratch_bytes(op_cache_->scratch_bytes());
+  return usage;
+}
+
+void Host::Security(uint64_t session, const ExecutionPeer& peer, std::string what) {
+  bad_tokens_.fetch_add(1, std::memory_order_relaxed);
+  v1::HostEvent event;
+  v1::SecurityEvent* security = event.mutable_security();
+  security->set_session_id(session);
+  security->set_uid(peer.uid);
+  security->set_pid(peer.pid);
+  security->set_what(std::move(what));
+  Push(std::move(event));
+}
+
+bool Host::NoteIfLost(const absl::Status& status) {
+  const v1::ErrorReason reason = ReasonOf(status);
+  if (reason != v1::DEVICE_LOST && reason != v1::KERNEL_FAULT) return false;
+  Lost(status);
+  return true;
+}
+
+void Host::Lost(const absl::Status& why) {
+  if (lost_.exchange(true)) return;  // the first reason wins
+  v1::HostEvent event;
+  *event.mutable_lost()->mutable_error() = ToProto(why);
+  Push(std::move(event));
+  on_lost_(why);
+}
+
+// ---- execution ----------------------------------------------------------------------------------
+
+absl::StatusOr<std::shared_ptr<SessionEngine>> Host::Attach(const v1::AttachSession& attach,
+                                                            const ExecutionPeer& peer,
+                                                            std::shared_ptr<ReplySink> sink) {
+  if (!open_.load()) return MakeError(v1::NOT_READY, "the context is not open yet");
+  if (check_peer_uid_ && peer.uid != peer_uid_) {
+    Security(attach.session_id(), peer, "foreign uid");
+    return MakeError(v1::PERMISSION_DENIED,
+                     absl::StrCat("this host serves uid ", peer_uid_, ", not uid ", peer.uid));
+  }
+  const SessionIdentity identity{.context_id = ref_.context_id(),
+                                 .generation = ref_.generation(),
+                                 .session_id = attach.session_id()};
+  const bool same_life = attach.context().context_id() == ref_.context_id() &&
+                         attach.context().generation() == ref_.generation();
+  if (!same_life || !authority_->VerifySession(identity, attach.token())) {
+    Security(attach.session_id(), peer, "bad execution token");
+    return MakeError(v1::PERMISSION_DENIED, "the execution token is not valid here");
+  }
+  if (gate_.closed()) return MakeError(v1::DEVICE_DRAINING, "the context is being released");
+  auto session = std::make_shared<SessionEngine>(this, attach.session_id(), peer, std::move(sink));
+  std::shared_ptr<SessionEngine> old;
+  {
+    MutexLock lock(&mutex_);
+    if (ended_.contains(attach.session_id())) {
+      return MakeError(v1::SESSION_UNKNOWN, "the session has ended");
+    }
+    std::shared_ptr<SessionEngine>& slot = sessions_[attach.session_id()];
+    if (slot != nullptr && !slot->detached()) {
+      return MakeError(v1::BAD_REQUEST, "this session has an execution stream here already");
+    }
+    old = std::exchange(slot, session);
+  }
+  if (old != nullptr) {
+    // Its stream broke, and with it went all knowledge of how far it had got: it starts anew.
+    old->gate()->Close();
+    old->Sweep(After(kReattachFinishMs));
+  }
+  return session;
+}
+
+void Host::Detach(SessionEngine* session) {
+  session->MarkDetached();
+  NoteProgress();
+}
+
+std::vector<std::shared_ptr<SessionEngine>> Host::Sessions() const {
+  MutexLock lock(&mutex_);
+  std::vector<std::shared_ptr<SessionEngine>> sessions;
+  for (const auto& [id, session] : sessions_) sessions.push_back(session);
+  return sessions;
+}
+
+void Host::AfterInFlight(std::function<void()> then) {
+  std::vector<std::shared_ptr<QueueEngine>> busy;
+  for (const auto& session : Sessions()) {
+    for (auto& queue : session->Queues()) {
+      if (queue->admitted() != queue->completed()) busy.push_back(queue);
+    }
+  }
+  if (busy.empty()) return then();
+  auto left = std::make_shared<std::atomic<size_t>>(busy.size());
+  auto shared = std::make_shared<std::function<void()>>(std::move(then));
+  for (auto& queue : busy) {
+    queue->Await([left, shared](const absl::Status&) {
+      if (left->fetch_sub(1) == 1) (*shared)();
+    });
+  }
+}
+
+}  // namespace kcache::backend
