@@ -27,14 +27,15 @@ reports=$(mktemp -d)
 trap 'rm -rf "$reports"' EXIT
 broken=0
 
-# run_preset PRESET [ctest arguments]: configures, builds, tests; a failed build counts as a failure.
+# run_preset PRESET TARGET [ctest arguments]: configures, builds the target, tests; a failed build
+# counts as a failure.
 run_preset() {
-  local preset=$1; shift
+  local preset=$1 target=$2; shift 2
   echo "== $preset: configure and build"
   if ! cmake --preset "$preset" >"$reports/configure.log" 2>&1; then
     cat "$reports/configure.log"; broken=1; return
   fi
-  if ! cmake --build --preset "$preset" --parallel "$jobs"; then
+  if ! cmake --build --preset "$preset" --target "$target" --parallel "$jobs"; then
     broken=1; return
   fi
   echo "== $preset: test"
@@ -49,11 +50,11 @@ if [ $install -eq 1 ]; then
   fi
 fi
 if [ $release -eq 1 ]; then
-  run_preset release
+  run_preset release all
 fi
 if [ $sanitizers -eq 1 ]; then
-  run_preset asan -L '^asan$'
-  run_preset tsan -L '^tsan$'
+  run_preset asan kcache_tests_asan -L '^asan$'
+  run_preset tsan kcache_tests_tsan -L '^tsan$'
 fi
 
 python3 - "$broken" "$reports"/*.xml <<'PYTHON'

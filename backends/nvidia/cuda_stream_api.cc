@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<cudalike::StreamApi>> CudaStreamApi::Open(const D
   int max_shared = 0;
   result = driver.device_get_attribute(&max_shared, kAttributeMaxSharedMemoryPerBlockOptin, device);
   if (result != kCudaSuccess) return DriverError(driver, result, "cuDeviceGetAttribute");
-  result = driver.primary_ctx_set_flags(device, kContextScheduleBlockingSync | kContextMapHost);
+  result = driver.primary_ctx_set_flags(device, kContextScheduleBlockingSync);
   if (result != kCudaSuccess) return DriverError(driver, result, "cuDevicePrimaryCtxSetFlags");
   CuContext context = nullptr;
   result = driver.primary_ctx_retain(&context, device);

@@ -117,7 +117,6 @@ enum CuJitOption : int {
 };
 
 constexpr unsigned kContextScheduleBlockingSync = 0x04;  // CU_CTX_SCHED_BLOCKING_SYNC
-constexpr unsigned kContextMapHost = 0x08;               // CU_CTX_MAP_HOST
 constexpr unsigned kStreamNonBlocking = 0x1;             // CU_STREAM_NON_BLOCKING
 constexpr unsigned kEventBlockingSync = 0x1;             // CU_EVENT_BLOCKING_SYNC
 constexpr unsigned kEventDisableTiming = 0x2;            // CU_EVENT_DISABLE_TIMING

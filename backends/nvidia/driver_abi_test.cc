@@ -95,7 +95,6 @@ TEST(DriverAbi, OptionsAndAttributesAreNvidias) {
   EXPECT_SAME(kJitErrorLogBuffer, CU_JIT_ERROR_LOG_BUFFER);
   EXPECT_SAME(kJitErrorLogBufferSizeBytes, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
   EXPECT_SAME(kContextScheduleBlockingSync, CU_CTX_SCHED_BLOCKING_SYNC);
-  EXPECT_SAME(kContextMapHost, CU_CTX_MAP_HOST);
   EXPECT_SAME(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
   EXPECT_SAME(kEventBlockingSync, CU_EVENT_BLOCKING_SYNC);
   EXPECT_SAME(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);

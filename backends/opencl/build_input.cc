@@ -1,6 +1,10 @@
 #include "backends/opencl/build_input.h"
 
+#include <openssl/sha.h>
+
 #include <algorithm>
+#include <cctype>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -26,6 +30,14 @@ bool HasSeparator(std::string_view text) {
   });
 }
 
+// A define that is safe as one word of the option string.
+bool FitsOption(const v1::Define& define) {
+  const bool is_identifier =
+      std::all_of(define.name().begin(), define.name().end(),
+                  [](unsigned char c) { return std::isalnum(c) != 0 || c == '_'; });
+  return is_identifier && !HasSeparator(define.value());
+}
+
 // A path below the header directory, for -I. "." is the directory itself.
 std::optional<std::string> IncludeDirectory(std::string_view path) {
   const std::string root(kHeaderDirectory);
@@ -49,6 +61,20 @@ bool IsPlainOption(std::string_view flag) {
 
 }  // namespace
 
+std::string HeaderOption(const v1::CompileRequest& request) {
+  if (request.headers().empty()) return {};
+  std::map<std::string, std::string_view> headers;
+  for (const v1::HeaderFile& header : request.headers()) headers[header.name()] = header.content();
+  std::string text;
+  for (const auto& [name, content] : headers) {
+    text += std::to_string(name.size()) + ":" + name + std::to_string(content.size()) + ":";
+    text += content;
+  }
+  unsigned char digest[SHA256_DIGEST_LENGTH];
+  SHA256(reinterpret_cast<const unsigned char*>(text.data()), text.size(), digest);
+  return " -DKCACHE_HEADERS=0x" + ToHex({reinterpret_cast<const char*>(digest), 8});
+}
+
 absl::Status ValidateHeaderName(std::string_view name) {
   const auto bad = [&](std::string_view why) {
     return MakeError(v1::BAD_REQUEST, "header name " + Quoted(name) + " " + std::string(why));
@@ -66,11 +92,17 @@ absl::Status ValidateHeaderName(std::string_view name) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> BuildOptions(std::span<const std::string> flags) {
+absl::StatusOr<std::string> BuildOptions(const v1::ProgramManifest& manifest) {
   // Reflection needs the argument info, whatever the program asks for.
   std::string options = "-cl-kernel-arg-info";
+  for (const v1::Define& define : manifest.defines()) {
+    if (!FitsOption(define)) continue;
+    options += " -D" + define.name();
+    if (define.has_value()) options += "=" + define.value();
+  }
   std::vector<std::string> includes;
-  for (size_t i = 0; i < flags.size(); ++i) {
+  const auto& flags = manifest.flags();
+  for (int i = 0; i < flags.size(); ++i) {
     const std::string& flag = flags[i];
     if (HasSeparator(flag))
       return BadFlag(flag, "has a blank, quote, backslash or control character");
@@ -119,6 +151,7 @@ absl::StatusOr<std::string> SourcePrelude(const v1::ProgramManifest& manifest) {
                                             Quoted(define.value()) +
                                             ": the name is empty, or there is a line break");
     }
+    if (FitsOption(define)) continue;
     prelude +=
         "#define " + define.name() + " " + (define.has_value() ? define.value() : "1") + "\n";
   }

@@ -6,7 +6,6 @@
 #ifndef KCACHE_BACKENDS_OPENCL_BUILD_INPUT_H_
 #define KCACHE_BACKENDS_OPENCL_BUILD_INPUT_H_
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,13 +22,19 @@ inline constexpr std::string_view kHeaderDirectory = "include";
 // OK when `name` is a relative path that stays below its root: what an #include may spell.
 absl::Status ValidateHeaderName(std::string_view name);
 
-// The option string. Accepted are -cl-…, -w, -W…, -g, -O…, -D, -U and -I with a relative path
+// The option string. Accepted flags are -cl-…, -w, -W…, -g, -O…, -D, -U and -I with a relative path
 // (which then means a directory of the request's headers), in one word or two. Anything else could
-// read files or run programs and is BAD_REQUEST naming it.
-absl::StatusOr<std::string> BuildOptions(std::span<const std::string> flags);
+// read files or run programs and is BAD_REQUEST naming it. Defines come first, so that a flag can
+// undo one.
+absl::StatusOr<std::string> BuildOptions(const v1::ProgramManifest& manifest);
 
-// #define lines for the defines, and a #line that makes the compiler count the source's lines from
-// 1 again. As text and not as -D options, because drivers split their option string at blanks.
+// An option that changes with the headers' content. NVIDIA's driver cache goes by source and
+// options and would give back what it made of other headers.
+std::string HeaderOption(const v1::CompileRequest& request);
+
+// #define lines for those defines that do not fit into an option, because drivers split their
+// option string at blanks, and a #line so that the compiler counts the source's lines from 1
+// (NVIDIA's does not mind it and counts on). Usually empty.
 absl::StatusOr<std::string> SourcePrelude(const v1::ProgramManifest& manifest);
 
 }  // namespace kcache::backend::opencl

@@ -191,9 +191,9 @@ absl::StatusOr<v1::Artifact> OpenClCompiler::CompileHere(const CatalogDevice& de
   }
   absl::StatusOr<ProgramForm> form = FormOf(manifest.language(), device);
   if (!form.ok()) return form.status();
-  absl::StatusOr<std::string> options =
-      BuildOptions(std::vector<std::string>(manifest.flags().begin(), manifest.flags().end()));
+  absl::StatusOr<std::string> options = BuildOptions(manifest);
   if (!options.ok()) return options.status();
+  options->append(HeaderOption(request));
   absl::StatusOr<std::string> text = SourcePrelude(manifest);
   if (!text.ok()) return text.status();
   if (*form != ProgramForm::kSource) text->clear();  // defines mean nothing to compiled code

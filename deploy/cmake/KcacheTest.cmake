@@ -5,6 +5,14 @@ if(BUILD_TESTING)
   include(GoogleTest)
 endif()
 
+# kcache_group(NAME TARGET): building NAME builds TARGET, and what else was put into that group.
+function(kcache_group group target)
+  if(NOT TARGET ${group})
+    add_custom_target(${group})
+  endif()
+  add_dependencies(${group} ${target})
+endfunction()
+
 # Sanitizer settings of every test; values are read by the runtimes, not by the tests.
 set(KCACHE_TEST_ENVIRONMENT
     "TSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/tsan.supp halt_on_error=1 second_deadlock_stack=1"
@@ -19,13 +27,16 @@ set(KCACHE_TEST_ENVIRONMENT
 # kcache_test(NAME SOURCES file… [LIBS target…] [LABELS label…] [TIMEOUT seconds] [DEPENDS target…]
 #             [SERIAL])
 # One GoogleTest program; ctest sees each of its cases as `NAME.Suite.Case`. SERIAL keeps its cases
-# from running beside any other test.
+# from running beside any other test. For every label there is a target kcache_tests_LABEL that builds
+# just the programs that carry it. A fuzzing build runs no GoogleTest programs.
 function(kcache_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS;DEPENDS")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "kcache_test(${name}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  if(NOT BUILD_TESTING)
+  if(NOT BUILD_TESTING OR KCACHE_FUZZ)
+    # The target exists, for what its folder says about it, but nothing builds or runs it.
+    add_executable(${name} EXCLUDE_FROM_ALL ${arg_SOURCES})
     return()
   endif()
   if(NOT arg_TIMEOUT)
@@ -40,6 +51,9 @@ function(kcache_test name)
   if(arg_DEPENDS)
     add_dependencies(${name} ${arg_DEPENDS})
   endif()
+  foreach(label IN LISTS arg_LABELS)
+    kcache_group(kcache_tests_${label} ${name})
+  endforeach()
   set(properties TIMEOUT ${arg_TIMEOUT})
   if(arg_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
@@ -81,7 +95,7 @@ endfunction()
 
 # kcache_fuzzer(NAME SOURCES file… [LIBS target…] [CORPUS directory])
 # A libFuzzer program (LLVMFuzzerTestOneInput in one of the sources). Built only with KCACHE_FUZZ.
-# With CORPUS, ctest replays that directory's inputs and then fuzzes for ten seconds.
+# The target kcache_fuzzers builds them all. With CORPUS, ctest replays that directory's inputs and then fuzzes for ten seconds.
 function(kcache_fuzzer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
   if(NOT KCACHE_FUZZ)
@@ -90,6 +104,7 @@ function(kcache_fuzzer name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBS} Threads::Threads)
   target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  kcache_group(kcache_fuzzers ${name})
   if(BUILD_TESTING AND arg_CORPUS)
     set(found "${CMAKE_CURRENT_BINARY_DIR}/${name}_found")
     file(MAKE_DIRECTORY "${found}")

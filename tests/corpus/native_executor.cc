@@ -190,14 +190,15 @@ class NativeExecutor final : public Executor {
       std::ofstream(root / name, std::ios::binary) << content;
     }
     fs::current_path(directory_.path());
-    absl::StatusOr<std::string> options = opencl::BuildOptions(program.flags);
-    if (!options.ok()) return options.status();
     v1::ProgramManifest manifest;
     for (const auto& [name, value] : program.defines) {
       v1::Define* define = manifest.add_defines();
       define->set_name(name);
       define->set_value(value);
     }
+    for (const std::string& flag : program.flags) manifest.add_flags(flag);
+    absl::StatusOr<std::string> options = opencl::BuildOptions(manifest);
+    if (!options.ok()) return options.status();
     absl::StatusOr<std::string> text = opencl::SourcePrelude(manifest);
     if (!text.ok()) return text.status();
     text->append(program.source);

@@ -1,8 +1,8 @@
 // Device memory.
 //
 // Threads: every method from any thread. Ownership: a Buffer owns its memory; destroying it
-// releases the memory after what was queued before has run. It keeps the client's internals alive,
-// and may outlive the Client object. A destroy of its device, or the loss of its context, takes the
+// releases the memory after what was queued before has run. It may outlive the Client object.
+// A destroy of its device, or the loss of its context, takes the
 // memory away: what is queued on it afterwards fails with DEVICE_DESTROYED or DEVICE_LOST.
 //
 // Units: bytes. Commands on one queue run in order; errors of the device surface at

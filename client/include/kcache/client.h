@@ -9,8 +9,9 @@
 // Threads: every method from any thread. The library keeps the session alive on threads of its own
 // and needs none of the application's. Callbacks run on the library's threads and must not block.
 //
-// Ownership: Connect answers a shared client; the session ends when the last of the Client, its
-// kernels, buffers and artifacts is gone, or at Close. One client a process is enough.
+// Ownership: Connect answers a shared client; the session ends with its last copy, or at Close.
+// Kernels and buffers that are left over are safe to use and destroy, and answer CANCELLED; an
+// Artifact's bytes stay valid. One client a process is enough.
 //
 // Losing the daemon: the library connects again by itself. To the same daemon the session resumes
 // and nothing is lost. To another one, everything is dropped, listeners run, and the next Acquire
@@ -36,6 +37,7 @@
 #include "kcache/buffer.h"
 #include "kcache/device.h"
 #include "kcache/error.h"
+#include "kcache/image.h"
 #include "kcache/kernel.h"
 #include "kcache/listener.h"
 #include "kcache/program.h"
@@ -173,6 +175,8 @@ class Client : public std::enable_shared_from_this<Client> {
   // OUT_OF_DEVICE_MEMORY, or LIMIT_EXCEEDED naming the limit.
   absl::StatusOr<Buffer> Allocate(const DeviceId& device, uint64_t bytes,
                                   const AllocateOptions& options = {});
+  absl::StatusOr<Image> CreateImage(const DeviceId& device, const ImageDescription& description,
+                                    const AllocateOptions& options = {});
   absl::Status EndAllocationGroup(const DeviceId& device, const std::string& group);
 
   absl::Status Synchronize(const Queue& queue) { return queue.Synchronize(); }
@@ -201,6 +205,10 @@ class Client : public std::enable_shared_from_this<Client> {
   absl::StatusOr<OperationReport> Clear(const ClearOptions& options = {});
   absl::StatusOr<OperationReport> DestroyDevice(const DeviceId& device,
                                                 const DestroyOptions& options = {});
+
+  // For the library's own tests, which bring their own transport.
+  static absl::StatusOr<std::shared_ptr<Client>> Connect(
+      std::shared_ptr<internal::ClientImpl> impl);
 
   SessionInfo session() const;
   ClientStatistics statistics() const;

@@ -87,7 +87,8 @@ struct KernelRequest {
   DeviceId device;
   Specialization specialization = {};
   Priority priority = Priority::kInteractive;
-  // Instead of `device`: DeviceInfo::global_id. Checked at every call that reaches the daemon.
+  // DeviceInfo::global_id of `device`, if it matters that the index still means that device: after
+  // a reset the request fails with ID_RETIRED.
   std::optional<uint64_t> global_id = std::nullopt;
   // For the whole acquire, compile and retries included. Not given: ClientOptions::acquire_timeout.
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;

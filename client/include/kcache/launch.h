@@ -15,6 +15,22 @@ namespace kcache {
 
 class Buffer;
 class BufferView;
+class Image;
+
+enum class SamplerAddressing : uint8_t {
+  kNone = 0,
+  kClampToEdge = 1,
+  kClamp = 2,
+  kRepeat = 3,
+  kMirroredRepeat = 4,
+};
+
+// An OpenCL sampler argument, by value.
+struct Sampler {
+  bool normalized_coordinates = false;
+  SamplerAddressing addressing = SamplerAddressing::kNone;
+  bool linear = false;  // else nearest
+};
 
 // An extent in three dimensions. Default: all zero, "not given". Dim3(n) is n × 1 × 1.
 struct Dim3 {
@@ -37,6 +53,8 @@ struct LaunchConfig {
   uint32_t dynamic_local_bytes = 0;           // CUDA and HIP dynamic shared memory
   std::span<const std::byte> push_constants;  // Vulkan
   uint32_t repeat = 1;                        // the same launch this many times in a row
+  uint32_t dimensions =
+      0;  // 1 … 3, what get_work_dim() says; 0: trailing extents of 1 do not count
 
   static LaunchConfig Grid(Dim3 grid, Dim3 local) {
     LaunchConfig config;
@@ -58,22 +76,26 @@ struct LocalMemory {
 };
 
 // One kernel argument: a trivially copyable value (not a pointer), a Buffer, a BufferView, or
-// LocalMemory. Usually made implicitly by Kernel::Launch.
+// LocalMemory, an Image or a Sampler. Usually made implicitly by Kernel::Launch.
 class Argument {
  public:
-  enum class Kind : uint8_t { kScalar, kBuffer, kView, kLocalMemory };
+  enum class Kind : uint8_t { kScalar, kBuffer, kView, kLocalMemory, kImage, kSampler };
 
   Argument(const Buffer& buffer)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::kBuffer), data_(&buffer) {}
   Argument(const BufferView& view)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::kView), data_(&view) {}
+  Argument(const Image& image)  // NOLINT(google-explicit-constructor)
+      : kind_(Kind::kImage), data_(&image) {}
+  Argument(const Sampler& sampler)  // NOLINT(google-explicit-constructor)
+      : kind_(Kind::kSampler), data_(&sampler) {}
   Argument(LocalMemory memory)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::kLocalMemory), bytes_(memory.bytes) {}
 
   template <class T>
   requires(std::is_trivially_copyable_v<T> && !std::is_pointer_v<T> && !std::is_array_v<T> &&
            !std::is_same_v<T, std::nullptr_t> && !std::is_same_v<T, LocalMemory> &&
-           !std::is_same_v<T, Argument>)
+           !std::is_same_v<T, Sampler> && !std::is_same_v<T, Argument>)
       Argument(const T& value)  // NOLINT(google-explicit-constructor)
       : kind_(Kind::kScalar), data_(&value), bytes_(sizeof(T)) {}
 
@@ -83,7 +105,7 @@ class Argument {
   }
 
   Kind kind() const { return kind_; }
-  const void* data() const { return data_; }  // the value, Buffer or BufferView
+  const void* data() const { return data_; }  // the value, Buffer, BufferView, Image or Sampler
   uint64_t bytes() const { return bytes_; }   // of the value or the local memory
 
  private:

@@ -9,10 +9,10 @@
 // ClientOptions::on_problem, and to the caller when it was this process that asked for the
 // operation. A listener that throws has failed.
 //
-// For one (operation, device) a listener gets kBefore and then kAfter, each exactly once, joined
-// and nested operations and reconnects included. Between the two, an acquire of an affected kernel
-// waits. When the daemon could only tell afterwards (cause kLost, kMissed, kSessionLost) both come
-// in a row.
+// For one operation (of a destroy: and device) a listener gets kBefore and then kAfter, each
+// exactly once, joined and nested operations and reconnects included. Between the two, an acquire
+// on a device that is being destroyed waits. When the daemon could only tell afterwards (cause
+// kLost, kMissed, kSessionLost) both come in a row.
 
 #ifndef KCACHE_LISTENER_H_
 #define KCACHE_LISTENER_H_
@@ -65,21 +65,21 @@ struct InvalidationEvent {
   absl::Status failure;                // kAfter: what failed, e.g. REVOKED_UNACKED for this process
 };
 
-// A device goes, with every kernel and buffer on it. Match on the pair: a listener for "CUDA" has
-// to treat "CUDA/PTX" alike, which `Concerns` does.
+// A device goes, with every kernel and buffer on it. `Concerns` matches as it must be matched: on
+// the pair, and a "CUDA/PTX" device along with its family's.
 struct DeviceEvent : InvalidationEvent {
-  DeviceId device;  // the family's name and its own index
+  std::string family;             // empty (cause kMissed, kSessionLost only): all
+  std::optional<uint32_t> index;  // not given (the same): every device of the family
 
-  bool Concerns(const DeviceId& other) const;
+  bool Concerns(const DeviceId& device) const;
 };
 
-// Kernels go, devices and buffers stay. A clear of everything tells once for every device on which
-// this process holds something.
+// Kernels go, devices and buffers stay.
 struct ClearEvent : InvalidationEvent {
   std::string family;             // empty: all
   std::optional<uint32_t> index;  // not given: every device of the family
 
-  bool Concerns(const DeviceId& other) const;
+  bool Concerns(const DeviceId& device) const;
 };
 
 using DeviceListener = std::function<absl::Status(const DeviceEvent&)>;

@@ -14,7 +14,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::StatusOr<std::string> Options(std::vector<std::string> flags) { return BuildOptions(flags); }
+absl::StatusOr<std::string> Options(const std::vector<std::string>& flags) {
+  v1::ProgramManifest manifest;
+  for (const std::string& flag : flags) manifest.add_flags(flag);
+  return BuildOptions(manifest);
+}
 
 TEST(BuildInput, OrdinaryFlagsKeepTheirOrder) {
   const absl::StatusOr<std::string> options =
@@ -52,21 +56,41 @@ TEST(BuildInput, HeaderNamesAreRelative) {
   }
 }
 
-TEST(BuildInput, PreludeDefinesAndKeepsLineNumbers) {
+TEST(BuildInput, DefinesAreOptionsUnlessTheyHaveBlanks) {
   v1::ProgramManifest manifest;
   EXPECT_EQ(*SourcePrelude(manifest), "");
   v1::Define* define = manifest.add_defines();
   define->set_name("A");
   define = manifest.add_defines();
-  define->set_name("F(x)");
-  define->set_value("(x + 1)");
-  define = manifest.add_defines();
   define->set_name("EMPTY");
   define->set_value("");
-  EXPECT_EQ(*SourcePrelude(manifest),
-            "#define A 1\n#define F(x) (x + 1)\n#define EMPTY \n#line 1\n");
+  EXPECT_EQ(*SourcePrelude(manifest), "");
+  EXPECT_THAT(*BuildOptions(manifest), HasSubstr(" -DA -DEMPTY= "));
+  define = manifest.add_defines();
+  define->set_name("F(x)");
+  define->set_value("(x + 1)");
+  EXPECT_EQ(*SourcePrelude(manifest), "#define F(x) (x + 1)\n#line 1\n");
+  EXPECT_THAT(*BuildOptions(manifest), ::testing::Not(HasSubstr("F(x)")));
   define->set_value("1\n#include \"/etc/passwd\"");
   EXPECT_EQ(ReasonOf(SourcePrelude(manifest).status()), v1::BAD_REQUEST);
+}
+
+TEST(BuildInput, TheHeaderOptionGoesByContentNotByOrder) {
+  v1::CompileRequest request;
+  EXPECT_EQ(HeaderOption(request), "");
+  const auto add = [](v1::CompileRequest* to, const char* name, const char* content) {
+    v1::HeaderFile* header = to->add_headers();
+    header->set_name(name);
+    header->set_content(content);
+  };
+  add(&request, "a", "bc");
+  add(&request, "d", "e");
+  v1::CompileRequest turned;
+  add(&turned, "d", "e");
+  add(&turned, "a", "bc");
+  EXPECT_EQ(HeaderOption(request), HeaderOption(turned));
+  turned.mutable_headers(0)->set_content("f");
+  EXPECT_NE(HeaderOption(request), HeaderOption(turned));
 }
 
 TEST(ArgumentTypes, SizesAreThoseOfTheSpecification) {

@@ -89,7 +89,7 @@ TEST_F(CompilerTest, AnErrorCarriesTheLogWithTheSourcesOwnLines) {
   v1::CompileRequest request = Source("kernel void f(global int* a) {\n  a[0] = WIDTH\n}\n");
   v1::Define* define = request.mutable_manifest()->add_defines();
   define->set_name("WIDTH");
-  define->set_value("( 3 + 4 )");
+  define->set_value("(3+4)");
   const absl::Status status = Compile(request).status();
   EXPECT_EQ(ReasonOf(status), v1::COMPILE_FAILED);
   EXPECT_THAT(std::string(status.message()), HasSubstr(":2:"));

@@ -1,0 +1,49 @@
+// Turns an asynchronous call into a blocking one. The caller has made sure that the thread may wait
+// (ClientImpl::CheckMayWait).
+
+#ifndef KCACHE_CLIENT_AWAIT_H_
+#define KCACHE_CLIENT_AWAIT_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "contract/mutex.h"
+
+namespace kcache::internal {
+
+// A place where one value arrives.
+template <class T>
+class Arrival {
+ public:
+  void Put(T value) {
+    MutexLock lock(&mutex_);
+    value_.emplace(std::move(value));
+    arrived_.NotifyAll();
+  }
+  T Take() {
+    MutexLock lock(&mutex_);
+    while (!value_.has_value()) arrived_.Wait(&mutex_);
+    return *std::move(value_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar arrived_;
+  std::optional<T> value_ ABSL_GUARDED_BY(mutex_);
+};
+
+// `start(done)` begins the call; `done` runs once, on any thread.
+template <class T, class Start>
+T Await(Start&& start) {
+  // Shared: the waiter may be gone before the one who puts has let go.
+  auto arrival = std::make_shared<Arrival<T>>();
+  start(std::function<void(T)>([arrival](T value) { arrival->Put(std::move(value)); }));
+  return arrival->Take();
+}
+
+}  // namespace kcache::internal
+
+#endif  // KCACHE_CLIENT_AWAIT_H_
