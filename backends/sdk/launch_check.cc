@@ -196,7 +196,10 @@ absl::Status CheckShape(const v1::Launch& launch, const v1::KernelInfo& kernel,
   command->dynamic_local_bytes = launch.dynamic_local_bytes();
   command->push_constants = launch.push_constants();
   command->repeat = std::max(1u, launch.repeat());
-  command->dimensions = dimensions;
+  if (launch.dimensions() > 3) {
+    return BadLaunch(kernel, absl::StrCat(launch.dimensions(), " dimensions; the limit is 3"));
+  }
+  command->dimensions = launch.dimensions() != 0 ? launch.dimensions() : dimensions;
   return absl::OkStatus();
 }
 

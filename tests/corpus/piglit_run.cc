@@ -156,7 +156,9 @@ CaseResult Judge(const std::string& name, bool expect_failure, const absl::Statu
 
 std::vector<std::string> EntriesOf(const PiglitFile& file) {
   std::set<std::string> entries;
-  for (const PiglitTest& test : file.tests) entries.insert(test.kernel);
+  for (const PiglitTest& test : file.tests) {
+    if (!test.kernel.empty()) entries.insert(test.kernel);
+  }
   return {entries.begin(), entries.end()};
 }
 
@@ -205,6 +207,10 @@ std::vector<CaseResult> RunPiglitFile(
   for (size_t i = 0; i < entries.size(); ++i) kernel_of.emplace(entries[i], kernels[i]);
 
   for (const PiglitTest& test : file.tests) {
+    if (test.kernel.empty()) {
+      results.push_back({test.name, Outcome::kSkipped, "it names no kernel"});
+      continue;
+    }
     const auto local =
         Within(test.dimensions, test.local.value_or(std::array<uint32_t, 3>{1, 1, 1}));
     if (uint64_t{local[0]} * local[1] * local[2] > device.max_local_size) {
