@@ -35,6 +35,15 @@ v1::Dim3 DefaultLocalSize() {
 
 bool IsSet(const v1::Dim3& size) { return size.x() != 0 && size.y() != 0 && size.z() != 0; }
 
+// Dimensions that a caller leaves out count 1.
+v1::Dim3 Filled(v1::Dim3 size) {
+  if (size.x() == 0 && size.y() == 0 && size.z() == 0) return size;
+  size.set_x(std::max(size.x(), 1U));
+  size.set_y(std::max(size.y(), 1U));
+  size.set_z(std::max(size.z(), 1U));
+  return size;
+}
+
 bool Same(const v1::Dim3& a, const v1::Dim3& b) {
   return a.x() == b.x() && a.y() == b.y() && a.z() == b.z();
 }
@@ -103,7 +112,7 @@ absl::Status CheckShape(const v1::LaunchShape& shape, const std::vector<v1::Kern
                                             "; the program has " +
                                             (names.empty() ? "no kernel" : names));
   }
-  const v1::Dim3& local = shape.local_size();
+  const v1::Dim3 local = Filled(shape.local_size());
   const uint64_t items = uint64_t{local.x()} * local.y() * local.z();
   if (!IsSet(local) || items > limits.max_local_size()) {
     return MakeError(v1::INVALID_LAUNCH,
@@ -137,7 +146,7 @@ absl::StatusOr<std::vector<v1::Dim3>> SizesToFinish(const v1::ProgramManifest& m
   }
   for (const v1::LaunchShape& shape : manifest.launch_shapes()) {
     if (absl::Status status = CheckShape(shape, kernels, limits); !status.ok()) return status;
-    add(shape.local_size());
+    add(Filled(shape.local_size()));
   }
   if (any_free && manifest.launch_shapes().empty()) add(DefaultLocalSize());
   return sizes;

@@ -28,12 +28,13 @@ v1::KernelInfo ToProtoInfo(const KernelInfo& info) {
   return result;
 }
 
-absl::StatusOr<Program> ToProgram(const CorpusProgram& from) {
+// A backend finishes a whole program for the shapes of any of its kernels, so one stands for all.
+absl::StatusOr<Program> ToProgram(const CorpusProgram& from, const std::string& some_entry) {
   ProgramBuilder builder("opencl-c", from.source);
   for (const auto& [name, content] : from.headers) builder.AddHeader(name, content);
   for (const auto& [name, value] : from.defines) builder.Define(name, value);
   for (const std::string& flag : from.flags) builder.Flag(flag);
-  for (const auto& local : from.local_sizes) builder.LaunchShape("", Extent(local));
+  for (const auto& local : from.local_sizes) builder.LaunchShape(some_entry, Extent(local));
   return builder.Build();
 }
 
@@ -48,7 +49,7 @@ class DaemonExecutor final : public Executor {
     for (const KernelName& name : names) {
       auto found = programs.find(name.program);
       if (found == programs.end())
-        found = programs.emplace(name.program, ToProgram(*name.program)).first;
+        found = programs.emplace(name.program, ToProgram(*name.program, name.entry)).first;
       KernelRequest request;
       // One that cannot be built is acquired as an empty program, and refused.
       if (found->second.ok()) request.program = *found->second;
@@ -176,7 +177,7 @@ class DaemonExecutor final : public Executor {
         return images_.at(value.memory);
       case ArgumentValue::Kind::kSampler:
         sampler->normalized_coordinates = value.sampler.normalized_coordinates();
-        sampler->addressing = static_cast<Sampler::Addressing>(value.sampler.addressing());
+        sampler->addressing = static_cast<SamplerAddressing>(value.sampler.addressing());
         sampler->linear = value.sampler.linear();
         return *sampler;
       case ArgumentValue::Kind::kBytes:
