@@ -1,17 +1,12 @@
 #include "kcache/client.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstdlib>
-#include <filesystem>
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "client/src/await.h"
 #include "client/src/client_impl.h"
 #include "client/src/convert.h"
-#include "client/src/grpc_transport.h"
-#include "client/src/threads.h"
+#include "client/src/text.h"
 #include "contract/error_reason.h"
 #include "contract/strings.h"
 
@@ -20,34 +15,12 @@ namespace {
 
 using internal::Await;
 using internal::BufferState;
+using internal::CheckText;
 using internal::ClientImpl;
 using internal::ContextState;
 using internal::KernelState;
 
-constexpr size_t kMaxNameBytes = 128;
 constexpr size_t kMaxLabelBytes = 64;
-
-std::string DefaultSocket() {
-  if (const char* socket = std::getenv("KCACHE_SOCKET"); socket != nullptr && *socket != '\0') {
-    return socket;
-  }
-  if (const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-      runtime != nullptr && *runtime != '\0') {
-    std::string socket = absl::StrCat(runtime, "/kcached/kcached.sock");
-    std::error_code ignored;
-    if (std::filesystem::exists(socket, ignored)) return socket;
-  }
-  return "/run/kcached/kcached.sock";
-}
-
-absl::Status CheckText(const char* what, const std::string& text, size_t limit) {
-  if (!IsValidUtf8(text)) {
-    return MakeError(v1::INVALID_UTF8, absl::StrCat(what, " is not UTF-8: ", Quoted(text)));
-  }
-  if (text.size() <= limit) return absl::OkStatus();
-  return MakeError(v1::LIMIT_EXCEEDED,
-                   absl::StrCat(what, " has ", text.size(), " bytes; the limit is ", limit));
-}
 
 absl::StatusOr<Kernel> Failed(const absl::Status& status) { return status; }
 
@@ -76,23 +49,6 @@ absl::StatusOr<bool> Ask(ClientImpl* client, const DeviceId& device, v1::Command
 }
 
 }  // namespace
-
-absl::StatusOr<std::shared_ptr<Client>> Client::Connect(ClientOptions options) {
-  if (options.socket.empty()) options.socket = DefaultSocket();
-  if (options.name.empty()) {
-    options.name = program_invocation_short_name;
-    if (!IsValidUtf8(options.name)) options.name = "unnamed";
-    options.name.resize(std::min(options.name.size(), kMaxNameBytes));
-  }
-  if (absl::Status bad = CheckText("the client's name", options.name, kMaxNameBytes); !bad.ok()) {
-    return bad;
-  }
-  auto runtime = std::make_shared<internal::Runtime>();
-  runtime->timers = std::make_unique<internal::TimerThread>();
-  runtime->listeners = std::make_unique<internal::TaskThread>();
-  runtime->transport = internal::MakeGrpcTransport(options.socket);
-  return Connect(std::make_shared<ClientImpl>(std::move(options), std::move(runtime)));
-}
 
 absl::StatusOr<std::shared_ptr<Client>> Client::Connect(std::shared_ptr<ClientImpl> impl) {
   const absl::Status connected =

@@ -30,7 +30,7 @@ struct SamplerState {
 struct WireArgument {
   enum class Kind : uint8_t { kScalar, kBuffer, kRange, kLocalMemory, kImage, kSampler };
   Kind kind = Kind::kScalar;
-  SamplerState sampler;
+  SamplerState sampler = {};
   const char* data = nullptr;  // kScalar: the value
   uint64_t bytes = 0;          // kScalar: of data; kLocalMemory; kRange
   uint64_t buffer = 0;         // kBuffer, kRange, kImage: the id
@@ -40,7 +40,7 @@ struct WireArgument {
 struct WireLaunch {
   uint32_t slot = 0;
   uint32_t incarnation = 0;
-  std::span<const WireArgument> arguments;
+  std::span<const WireArgument> arguments = {};
 };
 
 void AppendLaunch(uint32_t queue, const WireLaunch& launch, const LaunchConfig& config,
