@@ -94,7 +94,10 @@ absl::StatusOr<v1::Artifact> CompileInChild(const v1::CompileRequest& request) {
   absl::StatusOr<int> status = RunSelf({"kcache-backend-opencl", kFlag, request_file, reply_file},
                                        directory->path().string());
   if (!status.ok()) return status.status();
-  if (WIFSIGNALED(*status)) DieOf(WTERMSIG(*status));
+  if (WIFSIGNALED(*status)) {
+    *directory = PrivateDirectory();  // nothing will run destructors
+    DieOf(WTERMSIG(*status));
+  }
   if (WEXITSTATUS(*status) != 0) {
     return Failure("the compiling process ended with code " + std::to_string(WEXITSTATUS(*status)));
   }
