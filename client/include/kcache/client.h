@@ -52,10 +52,10 @@ class ClientImpl;
 struct ClientOptions {
   // The daemon's socket. Empty: $KCACHE_SOCKET, else $XDG_RUNTIME_DIR/kcached/kcached.sock if it
   // exists, else /run/kcached/kcached.sock.
-  std::string socket;
+  std::string socket = {};
 
   // For operators: UTF-8, at most 128 bytes. Empty: the program's name.
-  std::string name;
+  std::string name = {};
 
   // For Connect, and for every call that finds the connection lost.
   std::chrono::milliseconds connect_timeout{5000};
@@ -73,23 +73,23 @@ struct ClientOptions {
 
   // Messages of failures that have no caller: a listener failed, the connection was lost. Runs on a
   // thread of the library and must not block.
-  std::function<void(const absl::Status&)> on_problem;
+  std::function<void(const absl::Status&)> on_problem = {};
 
   // A listener that runs longer is explained to the daemon (and so to the operator who waits).
   std::chrono::milliseconds slow_listener{500};
 };
 
 struct ClearOptions {
-  std::string family;             // empty: all
-  std::optional<uint32_t> index;  // not given: every device of the family
+  std::string family = {};             // empty: all
+  std::optional<uint32_t> index = {};  // not given: every device of the family
   bool artifacts = false;         // artifacts of this trust domain too: the next acquire compiles
   std::chrono::milliseconds grace{0};  // for other holders; 0: the daemon's default
-  OperationId operation;               // of the operation this is part of; none: a new one
+  OperationId operation = {};          // of the operation this is part of; none: a new one
 };
 
 struct DestroyOptions {
   std::chrono::milliseconds grace{0};
-  OperationId operation;
+  OperationId operation = {};
 };
 
 // How an operation of this process ended. `failures` lists what could not be released, by label.
@@ -99,10 +99,10 @@ struct OperationReport {
 };
 
 struct AllocateOptions {
-  std::string label;  // for the daemon's ledger and its reports; UTF-8, at most 64 bytes
+  std::string label = {};  // for the daemon's ledger and its reports; UTF-8, at most 64 bytes
   // Allocations of one group share a fallback: after the first that did not fit into device memory,
   // the rest go to host-visible memory at once, until EndAllocationGroup.
-  std::string group;
+  std::string group = {};
 };
 
 struct SessionInfo {
