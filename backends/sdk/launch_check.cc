@@ -205,9 +205,20 @@ absl::Status CheckShape(const v1::Launch& launch, const v1::KernelInfo& kernel,
 
 absl::Status CheckArguments(const v1::Launch& launch, const v1::KernelInfo& kernel) {
   if (!kernel.arguments_known()) return absl::OkStatus();
-  if (launch.arguments_size() != kernel.arguments_size()) {
+  int expected = kernel.arguments_size();
+  if (!launch.push_constants().empty()) {
+    if (launch.push_constants().size() != kernel.push_constant_bytes()) {
+      return MakeError(v1::INVALID_ARGUMENTS,
+                       absl::StrCat(kernel.entry(), " takes ", kernel.push_constant_bytes(),
+                                    " bytes of push constants, the launch gives ",
+                                    launch.push_constants().size()));
+    }
+    // The block stands for the scalars, which come after all buffers.
+    while (expected > 0 && kernel.arguments(expected - 1).kind() == v1::ARGUMENT_SCALAR) --expected;
+  }
+  if (launch.arguments_size() != expected) {
     return MakeError(v1::INVALID_ARGUMENTS,
-                     absl::StrCat(kernel.entry(), " takes ", kernel.arguments_size(),
+                     absl::StrCat(kernel.entry(), " takes ", expected,
                                   " arguments, the launch gives ", launch.arguments_size()));
   }
   for (int i = 0; i < launch.arguments_size(); ++i) {

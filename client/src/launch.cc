@@ -65,10 +65,17 @@ ArgumentKind KindOf(Argument::Kind kind) {
   return ArgumentKind::kUnknown;
 }
 
-absl::Status WrongCount(const KernelState& kernel, size_t given) {
+absl::Status WrongCount(const KernelState& kernel, size_t expected, size_t given) {
   return MakeError(v1::INVALID_ARGUMENTS,
-                   absl::StrCat(Quoted(kernel.info.entry), " takes ", kernel.info.arguments.size(),
-                                " arguments, ", given, " were given"));
+                   absl::StrCat(Quoted(kernel.info.entry), " takes ", expected, " arguments, ",
+                                given, " were given"));
+}
+
+absl::Status WrongPushConstants(const KernelState& kernel, size_t given) {
+  return MakeError(v1::INVALID_ARGUMENTS,
+                   absl::StrCat(Quoted(kernel.info.entry), " takes ",
+                                kernel.info.push_constant_bytes, " bytes of push constants, ",
+                                given, " were given"));
 }
 
 absl::Status WrongKind(const KernelState& kernel, size_t index, ArgumentKind given) {
@@ -197,8 +204,18 @@ absl::Status Kernel::LaunchList(const Queue& queue, const LaunchConfig& config,
                                                            ", but the kernel is on ",
                                                            kernel.context->slot->id().ToString()));
   }
-  if (kernel.info.arguments_known && arguments.size() != kernel.info.arguments.size()) {
-    return WrongCount(kernel, arguments.size());
+  if (kernel.info.arguments_known) {
+    size_t expected = kernel.info.arguments.size();
+    if (!config.push_constants.empty()) {
+      if (config.push_constants.size() != kernel.info.push_constant_bytes) {
+        return WrongPushConstants(kernel, config.push_constants.size());
+      }
+      // The block stands for the scalars, which come after all buffers.
+      while (expected > 0 && kernel.info.arguments[expected - 1].kind == ArgumentKind::kScalar) {
+        --expected;
+      }
+    }
+    if (arguments.size() != expected) return WrongCount(kernel, expected, arguments.size());
   }
   if (arguments.size() > kMaxArguments) {
     return MakeError(v1::INVALID_ARGUMENTS, absl::StrCat(arguments.size(), " arguments; at most ",

@@ -51,7 +51,8 @@ struct LaunchConfig {
   Dim3 global;  // work-items (OpenCL's global size)
   Dim3 global_offset;                         // OpenCL's global work offset
   uint32_t dynamic_local_bytes = 0;           // CUDA and HIP dynamic shared memory
-  std::span<const std::byte> push_constants;  // Vulkan
+  // Vulkan: the whole block, instead of the scalar arguments that stand for its members.
+  std::span<const std::byte> push_constants;
   uint32_t repeat = 1;                        // the same launch this many times in a row
   uint32_t dimensions =
       0;  // 1 … 3, what get_work_dim() says; 0: trailing extents of 1 do not count
