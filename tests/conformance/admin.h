@@ -1,0 +1,34 @@
+// The operators' side of the daemon under test: counts and contexts, as kcachectl would ask.
+//
+// Threads: any. Ownership: refers to nothing but the socket's path.
+
+#ifndef KCACHE_TESTS_CONFORMANCE_ADMIN_H_
+#define KCACHE_TESTS_CONFORMANCE_ADMIN_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kcache/device.h"
+#include "kcache/v1/admin.grpc.pb.h"
+
+namespace kcache::conformance {
+
+class Admin {
+ public:
+  explicit Admin(const std::string& socket);
+
+  absl::StatusOr<v1::StatusReply> Status() const;
+  // Contexts of a device, newest generation last.
+  absl::StatusOr<std::vector<v1::ContextSummary>> Contexts(const DeviceId& device) const;
+  // Destroys a device as an operator; the last update.
+  absl::StatusOr<v1::OperationUpdate> DestroyDevice(const DeviceId& device) const;
+
+ private:
+  std::unique_ptr<v1::Admin::Stub> stub_;
+};
+
+}  // namespace kcache::conformance
+
+#endif  // KCACHE_TESTS_CONFORMANCE_ADMIN_H_
