@@ -1,0 +1,59 @@
+// kcache-bench NAME: see run.sh.
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "tests/bench/bench.h"
+#include "tests/bench/echo.h"
+
+namespace kcache::bench {
+
+std::optional<DeviceId> PickDevice(Client* client, std::string_view family) {
+  const char* wanted = std::getenv("KCACHE_BENCH_FAMILY");
+  if (family.empty() && wanted != nullptr) family = wanted;
+  auto list = client->ListDevices();
+  if (!list.ok()) return std::nullopt;
+  for (const DeviceInfo& device : list->devices) {
+    if (family.empty() || device.id.framework == family) return device.id;
+  }
+  return std::nullopt;
+}
+
+Program EmptyKernels(const DeviceId& device, int count) {
+  const bool cuda = device.framework == "CUDA" || device.framework == "HIP";
+  std::string source;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = "k" + std::to_string(i);
+    if (cuda) {
+      source += "extern \"C\" __global__ void " + name + "() {}\n";
+    } else {
+      source += "__kernel void " + name + "() {}\n";
+    }
+  }
+  const char* language =
+      device.framework == "CUDA" ? "cuda-c++" : device.framework == "HIP" ? "hip-c++" : "opencl-c";
+  return Program::FromSource(language, source).value();
+}
+
+int Failed(std::string_view what, const absl::Status& status) {
+  std::fprintf(stderr, "kcache-bench: %s: %s\n", std::string(what).c_str(),
+               status.ToString().c_str());
+  return 1;
+}
+
+}  // namespace kcache::bench
+
+int main(int argc, char** argv) {
+  const std::string name = argc > 1 ? argv[1] : "";
+  const std::string program = "/proc/self/exe";
+  if (name == "echo-server" && argc == 4) {
+    return kcache::bench::RunEchoServer(argv[2], std::strtoul(argv[3], nullptr, 10));
+  }
+  if (name == "acquire") return kcache::bench::Acquire(program);
+  if (name == "launch") return kcache::bench::Launch(program);
+  std::fprintf(stderr, "usage: %s acquire|launch\n", argv[0]);
+  return 2;
+}

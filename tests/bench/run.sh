@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds what it needs and runs one benchmark: a table for people, and last a line
+# `summary: key=value …`. Ratios are against a baseline measured in the same run.
+#
+#   tests/bench/run.sh acquire    warm_ratio (÷ a bare gRPC echo), memo_ns, batch256_ms
+#   tests/bench/run.sh launch     throughput_ratio, sync_ratio (÷ native OpenCL)
+#
+# Times mean something on an idle machine only.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+name=${1:-}
+case $name in
+  acquire|launch) ;;
+  *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
+esac
+deploy/install-deps.sh build runtime >/dev/null
+cmake --preset release >/dev/null
+cmake --build --preset release --parallel "$(nproc)" \
+  --target kcached kcache-launch kcache-backend-opencl kcache-bench >/dev/null
+export KCACHE_BINARY_DIR=$PWD/build/release KCACHE_SOURCE_DIR=$PWD
+exec build/release/tests/bench/kcache-bench "$name"
