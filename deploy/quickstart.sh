@@ -53,7 +53,7 @@ trap cleanup EXIT
 
 say "a private daemon, in $run"
 export KCACHE_SOCKET=$run/kcached.sock KCACHE_ADMIN_SOCKET=$run/admin.sock
-"$kcached" --runtime-dir "$run" --backend-dir "$build/backends/opencl" >"$run/daemon.log" 2>&1 &
+"$kcached" --runtime-dir "$run" --backends.directories "$build/backends/opencl" --backends.launcher "$build/daemon/kcache-launch" >"$run/daemon.log" 2>&1 &
 daemon=$!
 for _ in $(seq 200); do
   "$kcachectl" status >/dev/null 2>&1 && break

@@ -215,6 +215,8 @@ class GrpcExecutionServer : public ExecutionServer {
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
+    // The thread that accepts has nothing else to do: it blocks, however the socket was made.
+    fcntl(listening_fd_, F_SETFL, fcntl(listening_fd_, F_GETFL) & ~O_NONBLOCK);
     std::thread([this] { Accept(); }).detach();
   }
 

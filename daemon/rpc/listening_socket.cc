@@ -43,6 +43,8 @@ absl::StatusOr<ops::UniqueFd> Lock(const std::string& path) {
 
 }  // namespace
 
+bool GroupExists(const std::string& group) { return getgrnam(group.c_str()) != nullptr; }
+
 absl::StatusOr<ListeningSocket> ListeningSocket::Open(const SocketOptions& options) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

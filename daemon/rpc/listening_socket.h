@@ -21,6 +21,8 @@ struct SocketOptions {
   std::string group;  // empty: the daemon's own; unknown groups are an error
 };
 
+bool GroupExists(const std::string& group);
+
 class ListeningSocket {
  public:
   // AlreadyExists: "another kcached (pid N) serves PATH". Other failures name path and reason.

@@ -1,0 +1,42 @@
+// Starts device hosts: the process as the user that it serves, its sockets, its context.
+//
+// Threads: on the executor. Ownership: the hosts' processes own themselves (device_host.h).
+
+#ifndef KCACHE_DAEMON_WORKERS_HOST_LAUNCHER_H_
+#define KCACHE_DAEMON_WORKERS_HOST_LAUNCHER_H_
+
+#include <string>
+#include <utility>
+
+#include "daemon/core/dependencies.h"
+#include "daemon/workers/backend_programs.h"
+#include "daemon/workers/device_host.h"
+#include "daemon/workers/isolation.h"
+
+namespace kcache::workers {
+
+class BackendHostLauncher : public core::HostLauncher {
+ public:
+  struct Parts {
+    HostParts host;
+    BackendPrograms* programs = nullptr;
+    const Isolation* isolation = nullptr;
+    std::string work_directory;       // private directories
+    std::string execution_directory;  // execution sockets
+  };
+  explicit BackendHostLauncher(Parts parts) : parts_(std::move(parts)) {}
+
+  void Start(core::HostSpec spec, core::HostObserver* observer,
+             core::Function<void(absl::StatusOr<std::unique_ptr<core::DeviceHost>>)> done)
+      override;
+
+ private:
+  void Launch(const std::shared_ptr<HostProcess>& host, const core::HostSpec& spec,
+              const BackendProgram& program);
+
+  const Parts parts_;
+};
+
+}  // namespace kcache::workers
+
+#endif  // KCACHE_DAEMON_WORKERS_HOST_LAUNCHER_H_

@@ -1,0 +1,48 @@
+#include "daemon/workers/launch_spec.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace kcache::workers {
+
+std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
+                                           pid_t parent, const std::vector<gid_t>& groups) {
+  std::vector<std::string> arguments{launcher, absl::StrCat("--parent=", parent)};
+  if (spec.user) {
+    arguments.push_back(absl::StrCat("--uid=", spec.user->uid));
+    arguments.push_back(absl::StrCat("--gid=", spec.user->gid));
+    if (!groups.empty()) arguments.push_back(absl::StrCat("--groups=", absl::StrJoin(groups, ",")));
+  }
+  for (const auto& [name, value] : spec.limits) {
+    arguments.push_back(absl::StrCat("--limit=", name, "=", value));
+  }
+  if (spec.nice > 0) arguments.push_back(absl::StrCat("--nice=", spec.nice));
+  if (!spec.directory.empty()) arguments.push_back("--directory=" + spec.directory);
+  arguments.push_back("--");
+  arguments.push_back(spec.program);
+  arguments.insert(arguments.end(), spec.arguments.begin(), spec.arguments.end());
+  return arguments;
+}
+
+std::vector<gid_t> GroupsOf(const LaunchUser& user) {
+  std::vector<char> buffer(16 << 10);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(user.uid, &entry, buffer.data(), buffer.size(), &found) != 0 ||
+      found == nullptr) {
+    return {};
+  }
+  int count = 64;
+  std::vector<gid_t> groups(static_cast<size_t>(count));
+  while (getgrouplist(found->pw_name, user.gid, groups.data(), &count) < 0) {
+    groups.resize(static_cast<size_t>(count));
+  }
+  groups.resize(static_cast<size_t>(count));
+  return groups;
+}
+
+}  // namespace kcache::workers

@@ -1,0 +1,50 @@
+// What one backend process is started with. kcache-launch (daemon/launch) turns it into reality.
+//
+// Threads: a value.
+
+#ifndef KCACHE_DAEMON_WORKERS_LAUNCH_SPEC_H_
+#define KCACHE_DAEMON_WORKERS_LAUNCH_SPEC_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/ops/unique_fd.h"
+
+namespace kcache::workers {
+
+struct LaunchUser {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  bool own_groups = false;  // with the user's supplementary groups: device nodes often want one
+};
+
+struct LaunchSpec {
+  std::string label;  // for the log: "probe OpenCL"
+  std::string program;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  // NAME=value, complete
+  std::string directory;
+  std::optional<LaunchUser> user;  // absent: kcached's own
+  std::vector<std::pair<std::string, uint64_t>> limits;  // kcache-launch --limit
+  int nice = 0;
+  // (descriptor in the child, ours); 0, 1 and 2 are the supervisor's.
+  std::vector<std::pair<int, ops::UniqueFd>> descriptors;
+  uint64_t capture_output = 0;  // bytes of stdout to keep; beyond, the process is ended
+  uint64_t memory_limit = 0;    // resident bytes of the process and its descendants; 0: none
+};
+
+// The command line of kcache-launch. `groups` are the numbers to give the user.
+std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
+                                           pid_t parent, const std::vector<gid_t>& groups);
+
+// The supplementary groups of `user`, from the user database; empty for an unknown user. May block.
+std::vector<gid_t> GroupsOf(const LaunchUser& user);
+
+}  // namespace kcache::workers
+
+#endif  // KCACHE_DAEMON_WORKERS_LAUNCH_SPEC_H_

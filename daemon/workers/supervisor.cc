@@ -1,0 +1,372 @@
+#include "daemon/workers/supervisor.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "contract/strings.h"
+#include "daemon/ops/system_error.h"
+
+namespace kcache::workers {
+namespace {
+
+using ops::SystemError;
+using ops::UniqueFd;
+
+constexpr size_t kLastWordsBytes = 8 << 10;
+constexpr uint64_t kMaxStderrBytes = 64 << 20;
+constexpr long kMemoryTickNanoseconds = 100'000'000;
+// Descriptors of a child end below this; ours are moved above, so that arranging them cannot
+// overwrite one that is still needed.
+constexpr int kFirstOwnDescriptor = 64;
+
+constexpr int kPidfdType = 3;  // P_PIDFD
+
+int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return SystemError(errno, "creating a pipe");
+  Pipe pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+  fcntl(pipe.read.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+absl::StatusOr<UniqueFd> MoveUp(int fd) {
+  UniqueFd moved(fcntl(fd, F_DUPFD_CLOEXEC, kFirstOwnDescriptor));
+  if (!moved.valid()) return SystemError(errno, "duplicating a file descriptor");
+  return moved;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+uint64_t ReadNumber(const std::string& path, int field) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return 0;
+  unsigned long long value = 0;
+  for (int i = 0; i <= field; ++i) {
+    if (std::fscanf(file, "%llu", &value) != 1) value = 0;
+  }
+  std::fclose(file);
+  return value;
+}
+
+}  // namespace
+
+uint64_t ResidentBytesOfTree(pid_t pid) {
+  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  uint64_t total = 0;
+  std::vector<pid_t> pending{pid};
+  // A tree that grows while it is read is cut off; the next look sees the rest.
+  for (size_t seen = 0; !pending.empty() && seen < 4096; ++seen) {
+    const pid_t next = pending.back();
+    pending.pop_back();
+    const std::string directory = absl::StrCat("/proc/", next);
+    total += ReadNumber(directory + "/statm", 1) * page;
+    const std::string children = absl::StrCat(directory, "/task/", next, "/children");
+    if (std::FILE* file = std::fopen(children.c_str(), "re"); file != nullptr) {
+      for (int child = 0; std::fscanf(file, "%d", &child) == 1;) pending.push_back(child);
+      std::fclose(file);
+    }
+  }
+  return total;
+}
+
+// ---- child --------------------------------------------------------------------------------------
+
+void Child::End(ExitStatus::EndedFor cause, std::string_view why) {
+  MutexLock lock(&mutex_);
+  if (gone_) return;
+  if (cause_ == ExitStatus::EndedFor::kNothing) {
+    cause_ = cause;
+    why_ = std::string(why);
+  }
+  // Not reaped, so both numbers are still this process's.
+  kill(-pid_, SIGKILL);
+  kill(pid_, SIGKILL);
+}
+
+// ---- supervisor ---------------------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launcher,
+                                                               core::Executor* executor) {
+  if (access(launcher.c_str(), X_OK) != 0) {
+    return SystemError(errno, "looking for the launcher " + launcher);
+  }
+  auto loop = ops::EpollLoop::Create("children");
+  if (!loop.ok()) return loop.status();
+  UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer.valid()) return SystemError(errno, "creating a timer");
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(launcher), executor));
+  supervisor->loop_ = *std::move(loop);
+  supervisor->memory_timer_ = std::move(timer);
+  Supervisor* self = supervisor.get();
+  auto watch = self->loop_->Add(self->memory_timer_.get(), EPOLLIN, [self](uint32_t) {
+    uint64_t expirations = 0;
+    if (read(self->memory_timer_.get(), &expirations, sizeof expirations) > 0) {
+      self->OnMemoryTick();
+    }
+  });
+  if (!watch.ok()) return watch.status();
+  self->memory_watch_ = *watch;
+  return supervisor;
+}
+
+Supervisor::Supervisor(std::string launcher, core::Executor* executor)
+    : launcher_(std::move(launcher)), executor_(executor), spawner_([this] { SpawnerLoop(); }) {
+  pthread_setname_np(spawner_.native_handle(), "spawner");
+}
+
+Supervisor::~Supervisor() {
+  {
+    MutexLock lock(&mutex_);
+    stopped_ = true;
+    wake_.NotifyOne();
+  }
+  spawner_.join();
+  loop_->Stop();
+  for (const ChildPtr& child : watched_) {
+    child->Kill("kcached is ending");
+    siginfo_t info{};
+    waitid(static_cast<idtype_t>(kPidfdType), static_cast<id_t>(child->pidfd_.get()), &info,
+           WEXITED);
+  }
+}
+
+void Supervisor::RunDetached(core::Function<void()> task) {
+  MutexLock lock(&mutex_);
+  tasks_.push_back(std::move(task));
+  wake_.NotifyOne();
+}
+
+void Supervisor::SpawnerLoop() {
+  for (;;) {
+    core::Function<void()> task;
+    {
+      MutexLock lock(&mutex_);
+      while (tasks_.empty() && !stopped_) wake_.Wait(&mutex_);
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+void Supervisor::Start(LaunchSpec spec, core::Function<void(absl::StatusOr<ChildPtr>)> started,
+                       core::Function<void(const ExitStatus&)> exited) {
+  RunDetached([this, spec = std::move(spec), started = std::move(started),
+               exited = std::move(exited)]() mutable {
+    Spawn(std::move(spec), std::move(started), std::move(exited));
+  });
+}
+
+void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<ChildPtr>)> started,
+                       core::Function<void(const ExitStatus&)> exited) {
+  const auto fail = [&](const absl::Status& why) {
+    executor_->Run([started = std::move(started), why]() mutable { started(why); });
+  };
+  auto errors = MakePipe();
+  if (!errors.ok()) return fail(errors.status());
+  auto output = MakePipe();
+  if (!output.ok()) return fail(output.status());
+
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+  std::vector<UniqueFd> moved;
+  absl::Status arranged;
+  const auto give = [&](int child_fd, int fd) {
+    auto high = MoveUp(fd);
+    if (!high.ok()) {
+      arranged.Update(high.status());
+      return;
+    }
+    posix_spawn_file_actions_adddup2(&actions, high->get(), child_fd);
+    moved.push_back(*std::move(high));
+  };
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  if (spec.capture_output > 0) {
+    give(STDOUT_FILENO, output->write.get());
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  }
+  give(STDERR_FILENO, errors->write.get());
+  for (const auto& [child_fd, fd] : spec.descriptors) give(child_fd, fd.get());
+
+  pid_t pid = 0;
+  int error = 0;
+  if (arranged.ok()) {
+    const std::vector<gid_t> groups =
+        spec.user && spec.user->own_groups ? GroupsOf(*spec.user) : std::vector<gid_t>();
+    std::vector<std::string> arguments = LauncherArguments(spec, launcher_, getpid(), groups);
+    error = posix_spawn(&pid, launcher_.c_str(), &actions, &attributes, Pointers(arguments).data(),
+                        Pointers(spec.environment).data());
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (!arranged.ok()) return fail(arranged);
+  if (error != 0) return fail(SystemError(error, "starting " + spec.program));
+
+  auto child = std::make_shared<Child>();
+  child->pid_ = pid;
+  child->label_ = spec.label;
+  child->pidfd_ = UniqueFd(PidfdOpen(pid));
+  child->stderr_ = std::move(errors->read);
+  if (spec.capture_output > 0) child->stdout_ = std::move(output->read);
+  child->capture_output_ = spec.capture_output;
+  child->memory_limit_ = spec.memory_limit;
+  child->exited_ = std::move(exited);
+  if (!child->pidfd_.valid()) {
+    const int open_error = errno;
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return fail(SystemError(open_error, "watching " + spec.program));
+  }
+  // First this, then the watches: `started` is ahead of `exited` in the executor's order.
+  executor_->Run([started = std::move(started), child]() mutable { started(child); });
+  loop_->Run([this, child] { Watch(child); });
+}
+
+void Supervisor::Watch(const ChildPtr& child) {
+  watched_.insert(child);
+  const auto add = [this](int fd, ops::EpollLoop::Handler handler) {
+    auto watch = loop_->Add(fd, EPOLLIN, std::move(handler));
+    return watch.ok() ? *watch : 0;
+  };
+  child->stderr_watch_ =
+      add(child->stderr_.get(), [this, child](uint32_t) { OnReadable(child, true); });
+  if (child->stdout_.valid()) {
+    child->stdout_watch_ =
+        add(child->stdout_.get(), [this, child](uint32_t) { OnReadable(child, false); });
+  }
+  if (child->memory_limit_ > 0) {
+    const itimerspec every{{0, kMemoryTickNanoseconds}, {0, kMemoryTickNanoseconds}};
+    timerfd_settime(memory_timer_.get(), 0, &every, nullptr);
+  }
+  child->pid_watch_ = add(child->pidfd_.get(), [this, child](uint32_t) { OnExit(child); });
+  if (child->pid_watch_ == 0) {
+    child->Kill("it could not be watched");
+    OnExit(child);
+  }
+}
+
+void Supervisor::OnReadable(const ChildPtr& child, bool is_stderr) {
+  UniqueFd& fd = is_stderr ? child->stderr_ : child->stdout_;
+  ops::EpollLoop::WatchId& watch = is_stderr ? child->stderr_watch_ : child->stdout_watch_;
+  char buffer[16 << 10];
+  // A few rounds at most: one talkative child must not keep the loop from the others.
+  for (int round = 0; round < 4; ++round) {
+    const ssize_t n = read(fd.get(), buffer, sizeof buffer);
+    if (n < 0) {
+      if (errno == EINTR) continue;
+      return;  // EAGAIN: nothing more now
+    }
+    if (n == 0) {
+      loop_->Remove(watch);
+      watch = 0;
+      return;
+    }
+    const std::string_view piece(buffer, static_cast<size_t>(n));
+    if (is_stderr) {
+      child->stderr_bytes_ += piece.size();
+      child->last_words_ += piece;
+      if (child->last_words_.size() > 2 * kLastWordsBytes) {
+        child->last_words_.erase(0, child->last_words_.size() - kLastWordsBytes);
+      }
+      if (child->stderr_bytes_ > kMaxStderrBytes) {
+        child->End(ExitStatus::EndedFor::kOutput,
+                   absl::StrCat("wrote more than ", kMaxStderrBytes, " bytes to stderr"));
+      }
+    } else if (child->output_.size() + piece.size() <= child->capture_output_) {
+      child->output_ += piece;
+    } else {
+      child->End(ExitStatus::EndedFor::kOutput,
+                 absl::StrCat("wrote more than ", child->capture_output_, " bytes to stdout"));
+    }
+  }
+}
+
+void Supervisor::OnMemoryTick() {
+  bool any = false;
+  for (const ChildPtr& child : watched_) {
+    if (child->memory_limit_ == 0) continue;
+    any = true;
+    const uint64_t resident = ResidentBytesOfTree(child->pid_);
+    if (resident <= child->memory_limit_) continue;
+    child->End(ExitStatus::EndedFor::kMemory,
+               absl::StrCat("used ", resident, " bytes of memory; the limit is ",
+                            child->memory_limit_));
+  }
+  if (any) return;
+  const itimerspec never{};
+  timerfd_settime(memory_timer_.get(), 0, &never, nullptr);
+}
+
+void Supervisor::OnExit(const ChildPtr& child) {
+  siginfo_t info{};
+  ExitStatus status;
+  {
+    MutexLock lock(&child->mutex_);
+    if (child->gone_) return;
+    // What it started and left in its group goes with it, while the number is still its own.
+    kill(-child->pid_, SIGKILL);
+    int result = 0;
+    do {
+      result = waitid(static_cast<idtype_t>(kPidfdType),
+                      static_cast<id_t>(child->pidfd_.get()), &info, WEXITED);
+    } while (result != 0 && errno == EINTR);
+    child->gone_ = true;
+    status.verified = result == 0;
+    status.ended_for = child->cause_;
+    status.why = child->why_;
+  }
+  if (info.si_code == CLD_EXITED) {
+    status.code = info.si_status;
+  } else {
+    status.signal = info.si_status;
+  }
+  // What is in the pipes now is all that it said.
+  if (child->stderr_watch_ != 0) OnReadable(child, true);
+  if (child->stdout_watch_ != 0) OnReadable(child, false);
+  loop_->Remove(child->pid_watch_);
+  loop_->Remove(child->stderr_watch_);
+  loop_->Remove(child->stdout_watch_);
+  child->stderr_.Reset();
+  child->stdout_.Reset();
+  if (child->last_words_.size() > kLastWordsBytes) {
+    child->last_words_.erase(0, child->last_words_.size() - kLastWordsBytes);
+  }
+  status.last_words = std::move(child->last_words_);
+  status.output = std::move(child->output_);
+  executor_->Run([exited = std::move(child->exited_), status = std::move(status)]() mutable {
+    exited(status);
+  });
+  watched_.erase(child);
+}
+
+}  // namespace kcache::workers
