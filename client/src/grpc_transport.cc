@@ -122,9 +122,9 @@ class GrpcSessionStream final : public SessionStream,
       return;
     }
     read_any_ = true;
-    v1::DaemonMessage message = std::exchange(incoming_, {});
+    // The next read starts afterwards: two of these on two threads would lose the order.
+    observer_->OnMessage(std::exchange(incoming_, {}));
     StartRead(&incoming_);
-    observer_->OnMessage(std::move(message));
   }
 
   void OnWriteDone(bool ok) override {
@@ -196,8 +196,9 @@ class GrpcExecutionTransport final : public ExecutionTransport,
       EndWrites();
       return;
     }
-    StartRead(&incoming_);
+    // The next read starts afterwards: two of these on two threads would lose the order.
     observer_->OnReply(reply);
+    StartRead(&incoming_);
   }
 
   void OnWriteDone(bool ok) override {
