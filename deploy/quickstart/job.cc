@@ -100,16 +100,17 @@ class Job {
     if (!in_buffer.ok()) return in_buffer.status();
     auto out_buffer = client_->Allocate(device_, kCount * sizeof(float), {.label = "out"});
     if (!out_buffer.ok()) return out_buffer.status();
-    absl::Status status = in_buffer->Write(*queue, in);
+    in_ = *std::move(in_buffer);
+    out_ = *std::move(out_buffer);
+    absl::Status status = in_.Write(*queue, in);
     if (!status.ok()) return status;
     if (status = queue->Synchronize(); !status.ok()) return status;
     const auto start = std::chrono::steady_clock::now();
-    status = kernel_->Launch(*queue, kcache::LaunchConfig::Global({kCount}, {256}), *in_buffer,
-                             *out_buffer, kScale, kCount);
+    status = LaunchOnce(*queue);
     if (!status.ok()) return status;
     if (status = queue->Synchronize(); !status.ok()) return status;
     const double took = Milliseconds(std::chrono::steady_clock::now() - start);
-    if (status = out_buffer->Read(*queue, &out); !status.ok()) return status;
+    if (status = out_.Read(*queue, &out); !status.ok()) return status;
     for (uint32_t i = 0; i < kCount; ++i) {
       float x = in[i];
       for (int step = 0; step < 16; ++step) x = 0.5f * (x + kScale / x);
@@ -127,8 +128,7 @@ class Job {
     auto queue = client_->GetQueue(device_);
     absl::Status status = queue.status();
     if (status.ok()) {
-      status = kernel_ ? kernel_->Launch(*queue, kcache::LaunchConfig::Global({64}, {64}))
-                       : absl::FailedPreconditionError("acquire first");
+      status = kernel_ ? LaunchOnce(*queue) : absl::FailedPreconditionError("acquire first");
     }
     if (status.ok()) status = queue->Synchronize();
     Say("stale refused=" + std::to_string(status.ok() ? 0 : 1) +
@@ -143,10 +143,16 @@ class Job {
   }
 
  private:
+  absl::Status LaunchOnce(const kcache::Queue& queue) {
+    return kernel_->Launch(queue, kcache::LaunchConfig::Global({kCount}, {256}), in_, out_, kScale,
+                           kCount);
+  }
+
   const std::shared_ptr<kcache::Client> client_;
   const kcache::DeviceId device_;
   kcache::Program program_;
   std::optional<kcache::Kernel> kernel_;
+  kcache::Buffer in_, out_;
   std::atomic<int> before_{0}, after_{0}, destroy_before_{0}, destroy_after_{0};
   std::atomic<bool> usable_before_{false};
   kcache::Registration cleared_, destroyed_;
