@@ -86,12 +86,19 @@ class EchoClientImpl : public EchoClient,
     }
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      answered_ = false;
+      answered_ = written_ = false;
     }
     StartWrite(&request_);
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return answered_ || done_; });
+    // The answer may overtake the notice of the write.
+    changed_.wait(lock, [this] { return (answered_ && written_) || done_; });
     return answered_;
+  }
+
+  void OnWriteDone(bool) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    written_ = true;
+    changed_.notify_all();
   }
 
   void OnReadDone(bool ok) override {
@@ -117,7 +124,7 @@ class EchoClientImpl : public EchoClient,
   v1::DaemonMessage reply_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool answered_ = false, done_ = false;
+  bool answered_ = false, written_ = false, done_ = false;
 };
 
 }  // namespace

@@ -15,7 +15,13 @@ std::optional<DeviceId> PickDevice(Client* client, std::string_view family) {
   const char* wanted = std::getenv("KCACHE_BENCH_FAMILY");
   if (family.empty() && wanted != nullptr) family = wanted;
   auto list = client->ListDevices();
-  if (!list.ok()) return std::nullopt;
+  if (!list.ok()) {
+    Failed("listing devices", list.status());
+    return std::nullopt;
+  }
+  for (const UnavailableFamily& away : list->unavailable) {
+    std::fprintf(stderr, "%s: %s\n", away.family.c_str(), away.reason.c_str());
+  }
   for (const DeviceInfo& device : list->devices) {
     if (family.empty() || device.id.framework == family) return device.id;
   }

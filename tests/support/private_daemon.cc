@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -143,6 +144,10 @@ absl::Status PrivateDaemon::Launch() {
     return absl::InternalError(absl::StrCat("mkdtemp ", pattern, ": ", strerror(errno)));
   }
   directory_ = pattern;
+  // As root, backend programs run as other users, and have their private directories below this one.
+  if (chmod(directory_.c_str(), 0711) != 0) {
+    return absl::InternalError(absl::StrCat("chmod ", directory_, ": ", strerror(errno)));
+  }
   for (const char* part : {"run", "state", "cache"}) fs::create_directory(directory_ + "/" + part);
 
   const std::string program =
