@@ -66,7 +66,7 @@ absl::StatusOr<const HipTable*> Open() {
     return hipMalloc(reinterpret_cast<void**>(address), bytes);
   };
   table.free = [](HipAddress address) -> HipResult {
-    return hipFree(reinterpret_cast<void*>(address));
+    return hipFree(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr)
   };
   table.host_malloc = [](void** host, size_t bytes) -> HipResult {
     return hipHostMalloc(host, bytes, hipHostMallocPortable | hipHostMallocMapped);

@@ -110,8 +110,8 @@ class Parser {
     for (uint64_t i = 0; i < count; ++i) {
       MsgpackValue key;
       if (!Value(depth + 1, &key) || key.kind != MsgpackValue::Kind::kString) return false;
-      value->map.emplace_back(key.string, MsgpackValue());
-      if (!Value(depth + 1, &value->map.back().second)) return false;
+      value->keys.push_back(key.string);
+      if (!Value(depth + 1, &value->array.emplace_back())) return false;
     }
     return true;
   }
@@ -123,8 +123,8 @@ class Parser {
 }  // namespace
 
 const MsgpackValue* MsgpackValue::Find(std::string_view key) const {
-  for (const auto& [name, value] : map) {
-    if (name == key) return &value;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (keys[i] == key) return &array[i];
   }
   return nullptr;
 }

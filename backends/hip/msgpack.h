@@ -7,7 +7,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,8 +18,8 @@ struct MsgpackValue {
   Kind kind = Kind::kNil;
   int64_t integer = 0;  // also booleans
   std::string_view string;
-  std::vector<MsgpackValue> array;
-  std::vector<std::pair<std::string_view, MsgpackValue>> map;
+  std::vector<MsgpackValue> array;     // kArray; kMap: the values
+  std::vector<std::string_view> keys;  // kMap: as many as there are values
 
   // The member of a map; nullptr when there is none.
   const MsgpackValue* Find(std::string_view key) const;

@@ -22,7 +22,9 @@ using cudalike::NativeModule;
 using cudalike::NativeStream;
 
 // JIT options carry integers in their pointer-sized values.
-void* OptionValue(uintptr_t value) { return reinterpret_cast<void*>(value); }
+void* OptionValue(uintptr_t value) {
+  return reinterpret_cast<void*>(value);  // NOLINT(performance-no-int-to-ptr)
+}
 
 }  // namespace
 

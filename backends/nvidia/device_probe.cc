@@ -31,7 +31,7 @@ std::string KernelModuleVersion() {
     const size_t start = text.find_first_not_of(" \t\n", at);
     if (start == std::string::npos) break;
     at = std::min(text.find_first_of(" \t\n", start), text.size());
-    const std::string word = text.substr(start, at - start);
+    std::string word = text.substr(start, at - start);
     const bool is_version = word.find('.') != std::string::npos &&
                             word.find_first_not_of("0123456789.") == std::string::npos;
     if (is_version) return word;

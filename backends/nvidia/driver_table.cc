@@ -24,6 +24,7 @@ absl::StatusOr<const DriverTable*> Open() {
     return MakeError(v1::BACKEND_UNAVAILABLE, missing ? absl::StrCat(kLibrary, " not found") : why);
   }
   auto table = std::make_unique<DriverTable>();
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a type cannot be in parentheses
 #define KCACHE_OPTIONAL(field, symbol, signature) \
   table->field = reinterpret_cast<std::add_pointer_t<signature>>(dlsym(library, symbol));
 #define KCACHE_REQUIRED(field, symbol, signature)                                            \

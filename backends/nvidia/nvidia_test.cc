@@ -295,14 +295,35 @@ TEST_F(NvrtcCompilerTest, APtxProgramOfTheCallers) {
   const std::string ptx = Compile(request)->binary();
   v1::CompileRequest mine = Request(ptx);
   mine.mutable_manifest()->set_language("ptx");
+  // Finished here where nvJitLink is, else by the driver at load.
   const auto artifact = Compile(mine);
   ASSERT_TRUE(artifact.ok()) << artifact.status();
-  EXPECT_EQ(artifact->format(), "ptx");
+  EXPECT_EQ(artifact->format(), toolkit_->ptx_linker ? "cubin" : "ptx");
   EXPECT_EQ(artifact->kernels_size(), 4);
+  mine.set_framework("CUDA/PTX");
+  const auto kept = Compile(mine);
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  EXPECT_EQ(kept->format(), "ptx");
+  EXPECT_EQ(kept->binary(), ptx);
+  mine.mutable_manifest()->add_flags("-O1");
+  EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::BAD_REQUEST);
+  mine.mutable_manifest()->clear_flags();
   mine.set_architecture("sm_80");
   EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::UNSUPPORTED_ARCHITECTURE);
   mine.set_source("garbage");
   EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::COMPILE_FAILED);
+}
+
+TEST_F(NvrtcCompilerTest, PtxThatDoesNotAssembleIsAnErrorWithItsLog) {
+  if (!toolkit_->ptx_linker) GTEST_SKIP() << "no nvJitLink beside " << toolkit_->nvrtc_path;
+  v1::CompileRequest mine = Request(
+      ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{ nonsense.u32; }\n");
+  mine.mutable_manifest()->set_language("ptx");
+  const absl::Status failed = Compile(mine).status();
+  EXPECT_EQ(ReasonOf(failed), v1::COMPILE_FAILED);
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("nonsense"));
+  mine.mutable_manifest()->add_flags("--no-such-flag");
+  EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::BAD_REQUEST);
 }
 
 TEST_F(NvrtcCompilerTest, ACubinOfTheCallers) {
@@ -314,6 +335,8 @@ TEST_F(NvrtcCompilerTest, ACubinOfTheCallers) {
   mine.set_architecture("sm_80");
   EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::UNSUPPORTED_ARCHITECTURE);
   mine.set_architecture("sm_90a");
+  mine.mutable_manifest()->add_defines()->set_name("X");
+  EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::BAD_REQUEST);
   mine.set_framework("CUDA/PTX");
   EXPECT_EQ(ReasonOf(Compile(mine).status()), v1::UNSUPPORTED_LANGUAGE);
 }

@@ -39,14 +39,27 @@ void AddHeader(const std::string& name, const std::string& content, v1::CompileR
   added->set_content(content);
 }
 
-absl::Status CheckSize(const v1::CompileRequest& request) {
-  if (request.max_output_bytes() == 0 || request.source().size() <= request.max_output_bytes()) {
+absl::Status CheckSize(const std::string& binary, const v1::CompileRequest& request) {
+  if (request.max_output_bytes() == 0 || binary.size() <= request.max_output_bytes()) {
     return absl::OkStatus();
   }
   return MakeError(v1::LIMIT_EXCEEDED,
-                   absl::StrCat("the binary has ", request.source().size(),
-                                " bytes, max_output_bytes is ", request.max_output_bytes()),
+                   absl::StrCat("the binary has ", binary.size(), " bytes, max_output_bytes is ",
+                                request.max_output_bytes()),
                    {{"limit", "max_output_bytes"}});
+}
+
+// What is compiled already has no use for what only C++ has; ignoring it would hide a mistake.
+absl::Status CheckOnlyBinary(const v1::CompileRequest& request, bool takes_flags) {
+  const v1::ProgramManifest& manifest = request.manifest();
+  const char* extra = request.headers_size() > 0                  ? "headers"
+                      : manifest.defines_size() > 0               ? "defines"
+                      : manifest.name_expressions_size() > 0      ? "name expressions"
+                      : manifest.flags_size() > 0 && !takes_flags ? "flags"
+                                                                  : nullptr;
+  if (extra == nullptr) return absl::OkStatus();
+  return MakeError(v1::BAD_REQUEST, absl::StrCat("a program in the language ",
+                                                 Quoted(manifest.language()), " takes no ", extra));
 }
 
 }  // namespace
@@ -74,7 +87,7 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::Compile(const v1::CompileRequest& re
   if (language == dialect_.language) {
     artifact = CompileSource(request, to_ptx);
   } else if (language == "ptx") {
-    artifact = TakePtx(request);
+    artifact = TakePtx(request, to_ptx);
   } else if (language == "binary") {
     artifact = TakeCubin(request, to_ptx);
   } else {
@@ -137,8 +150,8 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::CompileSource(const v1::CompileReque
   return artifact;
 }
 
-absl::StatusOr<v1::Artifact> NvrtcCompiler::TakePtx(const v1::CompileRequest& request) {
-  if (absl::Status status = CheckSize(request); !status.ok()) return status;
+absl::StatusOr<v1::Artifact> NvrtcCompiler::TakePtx(const v1::CompileRequest& request,
+                                                    bool to_ptx) {
   absl::StatusOr<Ptx> ptx = ReadPtx(request.source());
   if (!ptx.ok()) return MakeError(v1::COMPILE_FAILED, StdView(ptx.status().message()));
   const std::optional<uint32_t> target = ComputeCapabilityOf(ptx->target);
@@ -150,11 +163,29 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::TakePtx(const v1::CompileRequest& re
                      absl::StrCat("PTX for ", ptx->target, " cannot be compiled for ",
                                   Quoted(request.architecture())));
   }
+  const bool can_link = !to_ptx && toolkit_.ok() && toolkit_->ptx_linker;
+  if (absl::Status status = CheckOnlyBinary(request, can_link); !status.ok()) return status;
   v1::Artifact artifact;
-  SetKernels(ptx->kernels, {}, &artifact);
-  artifact.set_format("ptx");
-  artifact.set_binary(request.source());
-  artifact.set_build_log("PTX: compiled by the driver when it is loaded\n");
+  if (can_link) {
+    absl::StatusOr<std::vector<std::string>> flags =
+        cudalike::CompileOptions(request.manifest(), {});
+    if (!flags.ok()) return flags.status();
+    absl::StatusOr<PtxLinker::Output> linked =
+        toolkit_->ptx_linker->Link(request.source(), request.architecture(), *flags);
+    if (!linked.ok()) return linked.status();
+    absl::StatusOr<Cubin> cubin = ReadCubin(linked->cubin);
+    if (!cubin.ok()) return Annotate(cubin.status(), "while reading nvJitLink's cubin");
+    SetKernels(cubin->kernels, {}, &artifact);
+    artifact.set_format("cubin");
+    artifact.set_binary(std::move(linked->cubin));
+    artifact.set_build_log(cudalike::LimitLog(std::move(linked->log), request.max_log_bytes()));
+  } else {
+    SetKernels(ptx->kernels, {}, &artifact);
+    artifact.set_format("ptx");
+    artifact.set_binary(request.source());
+    artifact.set_build_log("PTX: compiled by the driver when it is loaded\n");
+  }
+  if (absl::Status status = CheckSize(artifact.binary(), request); !status.ok()) return status;
   return artifact;
 }
 
@@ -165,7 +196,8 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::TakeCubin(const v1::CompileRequest& 
                      absl::StrCat("a device binary has no PTX; use ",
                                   request.framework().substr(0, request.framework().find('/'))));
   }
-  if (absl::Status status = CheckSize(request); !status.ok()) return status;
+  if (absl::Status status = CheckOnlyBinary(request, false); !status.ok()) return status;
+  if (absl::Status status = CheckSize(request.source(), request); !status.ok()) return status;
   absl::StatusOr<Cubin> cubin = ReadCubin(request.source());
   if (!cubin.ok()) return MakeError(v1::COMPILE_FAILED, StdView(cubin.status().message()));
   const std::optional<uint32_t> device = ComputeCapabilityOf(request.architecture());

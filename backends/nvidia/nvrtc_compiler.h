@@ -1,10 +1,10 @@
-// The compile role of the NVIDIA backends: NVRTC for C++, and readers for PTX and cubins that a
-// caller brings. Needs no GPU and no driver.
+// The compile role of the NVIDIA backends: NVRTC for C++, nvJitLink for PTX, and a reader for
+// cubins that a caller brings. Needs no GPU and no driver.
 //
-//   language      framework "F"                     framework "F/PTX"
-//   C++           cubin for exactly the architecture  PTX for it; the driver compiles it at load
-//   "ptx"         PTX; the driver compiles it at load  the same
-//   "binary"      the cubin, checked                  refused
+//   language   framework "F"                              framework "F/PTX"
+//   C++        cubin for exactly the architecture         PTX for it; the driver compiles it at
+//   load "ptx"      the same; without nvJitLink it stays PTX   the PTX, checked "binary"   the
+//   cubin, checked                         refused
 //
 // Threads: one at a time. Ownership: owns nothing but its toolkit's description.
 #ifndef KCACHE_BACKENDS_NVIDIA_NVRTC_COMPILER_H_
@@ -39,7 +39,7 @@ class NvrtcCompiler : public Compiler {
 
  private:
   absl::StatusOr<v1::Artifact> CompileSource(const v1::CompileRequest& request, bool to_ptx);
-  absl::StatusOr<v1::Artifact> TakePtx(const v1::CompileRequest& request);
+  absl::StatusOr<v1::Artifact> TakePtx(const v1::CompileRequest& request, bool to_ptx);
   absl::StatusOr<v1::Artifact> TakeCubin(const v1::CompileRequest& request, bool to_ptx);
 
   const absl::StatusOr<Toolkit> toolkit_;

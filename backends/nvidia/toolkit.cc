@@ -28,8 +28,13 @@ constexpr char kVariable[] = "KCACHE_CUDA_TOOLKIT";
 constexpr char kDefaultToolkit[] = "/usr/local/cuda";
 
 // Below a directory that was named.
-constexpr std::array<const char*, 6> kLibraryFolders = {
-    "lib64", "lib", "targets/x86_64-linux/lib", "nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib", "."};
+constexpr std::array<const char*, 7> kLibraryFolders = {"lib64",
+                                                        "lib",
+                                                        "targets/x86_64-linux/lib",
+                                                        "nvidia/cu13/lib",
+                                                        "nvidia/cuda_nvrtc/lib",
+                                                        "nvidia/nvjitlink/lib",
+                                                        "."};
 constexpr std::array<const char*, 6> kIncludeFolders = {"include",
                                                         "targets/x86_64-linux/include",
                                                         "nvidia/cu13/include",
@@ -100,6 +105,24 @@ bool ResolveAll(void* library, NvrtcApi* api) {
          Resolve(library, "nvrtcGetCUBIN", &api->cubin.get) &&
          Resolve(library, "nvrtcGetNumSupportedArchs", &api->get_num_supported_archs) &&
          Resolve(library, "nvrtcGetSupportedArchs", &api->get_supported_archs);
+}
+
+std::optional<PtxLinker> FindPtxLinker(const std::vector<std::string>& directories,
+                                       const std::string& nvrtc_path, int major) {
+  const std::string name = absl::StrCat("libnvJitLink.so.", major);
+  std::vector<fs::path> candidates = {fs::path(nvrtc_path).parent_path() / name};
+  for (const std::string& directory : directories) {
+    for (const char* folder : kLibraryFolders) {
+      candidates.push_back(fs::path(directory) / folder / name);
+    }
+  }
+  for (const fs::path& candidate : candidates) {
+    std::error_code failed;
+    const fs::path real = fs::canonical(candidate, failed);
+    if (failed) continue;
+    if (auto linker = PtxLinker::Open(real.string())) return linker;
+  }
+  return std::nullopt;
 }
 
 void AddIncludes(const fs::path& directory, std::vector<std::string>* includes) {
@@ -173,6 +196,7 @@ absl::StatusOr<Toolkit> FindToolkit(const std::vector<int>& majors) {
     (void)toolkit.nvrtc.get_supported_archs(toolkit.compute_capabilities.data());
   }
   toolkit.include_directories = FindIncludes(named, toolkit.nvrtc_path);
+  toolkit.ptx_linker = FindPtxLinker(named, toolkit.nvrtc_path, toolkit.major);
   return toolkit;
 }
 
@@ -206,6 +230,7 @@ std::string Toolkit::Fingerprint() const {
   for (const fs::path& library : libraries) {
     hasher.Field(library.filename().string()).Field(cudalike::LibraryIdentity(library.string()));
   }
+  hasher.Field(ptx_linker ? cudalike::LibraryIdentity(ptx_linker->path()) : "");
   for (const std::string& directory : include_directories) {
     std::vector<fs::path> headers;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory, ignored)) {
@@ -223,6 +248,7 @@ std::string Toolkit::Fingerprint() const {
 
 std::vector<std::string> Toolkit::ReadablePaths() const {
   std::vector<std::string> paths = {fs::path(nvrtc_path).parent_path().string()};
+  if (ptx_linker) paths.push_back(fs::path(ptx_linker->path()).parent_path().string());
   paths.insert(paths.end(), include_directories.begin(), include_directories.end());
   return paths;
 }

@@ -1,4 +1,4 @@
-// Where NVRTC and the toolkit's headers are on this machine.
+// Where NVRTC, nvJitLink and the toolkit's headers are on this machine.
 //
 // Looked at, in this order: the directories in KCACHE_CUDA_TOOLKIT (separated by ':'), the loader's
 // own path, /usr/local/cuda. A directory may be a toolkit (lib64/, include/) or a Python site
@@ -9,11 +9,13 @@
 #ifndef KCACHE_BACKENDS_NVIDIA_TOOLKIT_H_
 #define KCACHE_BACKENDS_NVIDIA_TOOLKIT_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "backends/cudalike/rtc_api.h"
+#include "backends/nvidia/ptx_linker.h"
 
 namespace kcache::backend::nvidia {
 
@@ -33,6 +35,7 @@ struct Toolkit {
   int minor = 0;
   std::vector<std::string> include_directories;  // absolute, in search order; may be empty
   std::vector<int> compute_capabilities;         // that NVRTC knows: 75, 80, …
+  std::optional<PtxLinker> ptx_linker;           // of NVRTC's major version, where it is there
 
   // "sm_90", "sm_90a", … that this NVRTC compiles for.
   std::vector<std::string> Architectures() const;
