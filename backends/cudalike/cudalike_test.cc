@@ -100,6 +100,27 @@ TEST(RelativeIncludes, TheNeighbourWinsOverTheRoot) {
   EXPECT_EQ(resolved[0].content(), "#include \"k/b.h\"");
 }
 
+TEST(RelativeIncludes, TheCompilersDiskIsNotRead) {
+  const std::vector<v1::HeaderFile> headers = {Header("k/a.h", "#include \"../b.h\"\n"),
+                                               Header("b.h", "")};
+  const std::vector<std::string> toolkit = {"/toolkit/include"};
+  for (const char* fine :
+       {"#include \"k/a.h\"\n#include <cub/cub.cuh>", "#include </toolkit/include/cuda_fp16.h>",
+        "#include \"k/../b.h\"", "// #include \"/etc/passwd\"", "#include MACRO"}) {
+    EXPECT_TRUE(CheckIncludes(fine, headers, toolkit).ok()) << fine;
+  }
+  for (const char* refused :
+       {"#include \"/etc/passwd\"", "int a;\n # include </etc/passwd>", "#include \"../b.h\"",
+        "#include_next \"/etc/passwd\"", "#include \"/toolkit/include/../../etc/passwd\"",
+        "#include \"cub/../../../etc/passwd\"", "#include \"/toolkit/included.h\""}) {
+    const absl::Status status = CheckIncludes(refused, headers, toolkit);
+    EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST) << refused;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the source includes")) << refused;
+  }
+  const absl::Status header = CheckIncludes("", {Header("x.h", "#include \"/etc/passwd\"")}, {});
+  EXPECT_THAT(std::string(header.message()), HasSubstr("the header \"x.h\" includes"));
+}
+
 TEST(RelativeIncludes, Normalizing) {
   EXPECT_EQ(JoinNormalized("a/b", "../c/./d.h"), "a/c/d.h");
   EXPECT_EQ(JoinNormalized("", "d.h"), "d.h");
@@ -210,7 +231,12 @@ TEST_F(LaunchArgumentsTest, UnknownSizesNeverReadBeyondWhatIsOurs) {
 TEST(RtcProgram, ALongLogIsCutAndSaysSo) {
   EXPECT_EQ(LimitLog("0123456789", 0), "0123456789");
   EXPECT_EQ(LimitLog("0123456789", 10), "0123456789");
-  EXPECT_EQ(LimitLog("0123456789", 4), "0123\n[6 more bytes of log]\n");
+  const std::string log(1000, 'x');
+  const std::string cut = LimitLog(log, 100);
+  EXPECT_LE(cut.size(), 100U);
+  EXPECT_THAT(cut, HasSubstr("xxx\n[9"));
+  EXPECT_THAT(cut, HasSubstr("more bytes of log]"));
+  EXPECT_EQ(LimitLog(log, 4), "xxxx");  // no room to say so
 }
 
 TEST(RtcProgram, KernelsAreKnownByTheirNameExpressions) {

@@ -61,9 +61,11 @@ absl::Status CheckNoNul(std::string_view what, std::string_view text) {
 
 std::string LimitLog(std::string log, uint64_t limit) {
   if (limit == 0 || log.size() <= limit) return log;
-  const size_t cut = log.size() - limit;
-  log.resize(limit);
-  absl::StrAppend(&log, "\n[", cut, " more bytes of log]\n");
+  constexpr size_t kRoomForNote = 48;
+  const size_t kept = limit > kRoomForNote ? limit - kRoomForNote : limit;
+  const size_t cut = log.size() - kept;
+  log.resize(kept);
+  if (kept < limit) absl::StrAppend(&log, "\n[", cut, " more bytes of log]\n");
   return log;
 }
 

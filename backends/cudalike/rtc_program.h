@@ -33,8 +33,8 @@ absl::StatusOr<RtcResultFiles> CompileRtcProgram(const RtcApi& api, const RtcOut
                                                  const std::string& source_name,
                                                  const std::vector<std::string>& options);
 
-// The first `limit` bytes of a log and a line that says how much is missing; all of it when it is
-// short enough or `limit` is 0.
+// At most `limit` bytes of a log, the last of them a line that says how much is missing where there
+// is room for it; all of it when it is short enough or `limit` is 0.
 std::string LimitLog(std::string log, uint64_t limit);
 
 // Gives each kernel the name its caller knows it by: one KernelInfo for each name expression that

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "backends/cudalike/compile_flags.h"
 #include "backends/cudalike/library_identity.h"
+#include "backends/cudalike/relative_includes.h"
 #include "backends/cudalike/rtc_program.h"
 #include "backends/hip/code_object.h"
 #include "contract/digest.h"
@@ -142,6 +143,9 @@ absl::StatusOr<v1::Artifact> HiprtcCompiler::CompileSource(const v1::CompileRequ
   absl::StatusOr<std::vector<std::string>> options =
       cudalike::CompileOptions(request.manifest(), {});
   if (!options.ok()) return options.status();
+  absl::Status includes = cudalike::CheckIncludes(
+      request.source(), {request.headers().begin(), request.headers().end()}, {});
+  if (!includes.ok()) return includes;
   if (absl::Status status = CheckArchitecture(request.architecture()); !status.ok()) return status;
   options->insert(options->begin(), ArchitectureOption(request.architecture()));
   absl::StatusOr<cudalike::RtcResultFiles> files =

@@ -240,7 +240,7 @@ TEST_F(NvrtcCompilerTest, AnErrorCarriesTheLogCutToItsLimit) {
   EXPECT_EQ(ReasonOf(failed), v1::COMPILE_FAILED);
   EXPECT_THAT(std::string(failed.message()), HasSubstr("undeclared"));
   EXPECT_THAT(std::string(failed.message()), HasSubstr("kcache.cu"));
-  request.set_max_log_bytes(20);
+  request.set_max_log_bytes(100);
   EXPECT_THAT(std::string(Compile(request).status().message()), HasSubstr("more bytes of log"));
 }
 
@@ -287,6 +287,12 @@ TEST_F(NvrtcCompilerTest, TheWorkingDirectoryIsNotSearched) {
   const absl::Status status = Compile(Request("#include \"kcache_stray_header.h\"\n")).status();
   std::remove("kcache_stray_header.h");
   EXPECT_EQ(ReasonOf(status), v1::COMPILE_FAILED);
+}
+
+TEST_F(NvrtcCompilerTest, TheDiskIsNotRead) {
+  const absl::Status status = Compile(Request("#include \"/etc/hostname\"\n")).status();
+  EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/etc/hostname"));
 }
 
 TEST_F(NvrtcCompilerTest, APtxProgramOfTheCallers) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "backends/cudalike/compile_flags.h"
+#include "backends/cudalike/relative_includes.h"
 #include "backends/cudalike/rtc_program.h"
 #include "backends/nvidia/cubin.h"
 #include "backends/nvidia/ptx.h"
@@ -129,6 +130,10 @@ absl::StatusOr<v1::Artifact> NvrtcCompiler::CompileSource(const v1::CompileReque
   }
   v1::CompileRequest complete = request;
   for (const auto& [name, content] : dialect_.headers) AddHeader(name, content, &complete);
+  absl::Status includes = cudalike::CheckIncludes(
+      complete.source(), {complete.headers().begin(), complete.headers().end()},
+      toolkit_->include_directories);
+  if (!includes.ok()) return includes;
   absl::StatusOr<RtcResultFiles> files = cudalike::CompileRtcProgram(
       toolkit_->nvrtc.common, to_ptx ? toolkit_->nvrtc.ptx : toolkit_->nvrtc.cubin, complete,
       dialect_.source_name, options);
