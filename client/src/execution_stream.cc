@@ -71,7 +71,7 @@ absl::Status ExecutionStream::Launch(uint32_t queue, LeaseGate* gate,
   for (const WireArgument& argument : arguments)
     bytes += 32 + argument.bytes * (argument.data != nullptr);
   mutex_.Lock();
-  AwaitRoom(bytes);
+  AwaitRoom(std::max(config.repeat, 1u));
   absl::Status refused;
   if (state_ == State::kEnded) {
     refused = gate->state == LeaseGate::State::kOpen ? ended_ : gate->why;
@@ -107,7 +107,7 @@ absl::Status ExecutionStream::Write(uint32_t queue, uint64_t buffer, uint64_t of
   do {
     mutex_.Lock();
     const size_t piece = std::min({data.size(), kSealBytes, max_message_bytes_ - kMessageOverhead});
-    AwaitRoom(piece);
+    AwaitRoom(1);
     if (state_ == State::kEnded) {
       const absl::Status why = ended_;
       mutex_.Unlock();
@@ -126,7 +126,7 @@ absl::Status ExecutionStream::Write(uint32_t queue, uint64_t buffer, uint64_t of
 absl::Status ExecutionStream::Enqueue(const v1::Command& command) {
   if (absl::Status bad = CheckQueue(command.queue()); !bad.ok()) return bad;
   mutex_.Lock();
-  AwaitRoom(command.ByteSizeLong());
+  AwaitRoom(1);
   if (state_ == State::kEnded) {
     const absl::Status why = ended_;
     mutex_.Unlock();
@@ -142,7 +142,7 @@ absl::Status ExecutionStream::Read(uint32_t queue, uint64_t buffer, uint64_t off
                                    std::span<std::byte> out, Done done) {
   if (absl::Status bad = CheckQueue(queue); !bad.ok()) return bad;
   mutex_.Lock();
-  AwaitRoom(0);
+  AwaitRoom(1);
   if (state_ == State::kEnded) {
     const absl::Status why = ended_;
     mutex_.Unlock();
@@ -159,7 +159,7 @@ absl::Status ExecutionStream::Read(uint32_t queue, uint64_t buffer, uint64_t off
   pending.kind = Pending::Kind::kRead;
   pending.queue = queue;
   // The reply also says that everything before it is finished, and the read itself.
-  pending.snapshot = {{queue, state->appended + 1}};
+  pending.snapshot = {{queue, state->sequence + 1}};
   pending.done = std::move(done);
   pending.out = out;
   read->set_request_id(AddPending(std::move(pending)));
@@ -382,21 +382,22 @@ uint64_t ExecutionStream::launches() const {
 
 // ---- bookkeeping, locked ------------------------------------------------------------------------
 
-bool ExecutionStream::HasRoom() const {
-  return state_ == State::kEnded ||
-         (in_flight_ < max_in_flight_ && sealed_bytes_ + batch_.size() < kMaxBacklogBytes);
+bool ExecutionStream::HasRoom(uint64_t count) const {
+  if (state_ == State::kEnded) return true;
+  // What is larger than the whole window goes alone; the host has the last word on it.
+  return (in_flight_ == 0 || in_flight_ + count <= max_in_flight_) &&
+         sealed_bytes_ + batch_.size() < kMaxBacklogBytes;
 }
 
-void ExecutionStream::AwaitRoom(size_t bytes) {
-  (void)bytes;
-  while (!HasRoom()) {
+void ExecutionStream::AwaitRoom(uint64_t count) {
+  while (!HasRoom(count)) {
     // Whoever fills the window has to learn when it empties.
     for (auto& [number, queue] : queues_) {
-      if (queue.marked < queue.appended) AppendMarker(number, &queue);
+      if (queue.marked < queue.sequence) AppendMarker(number, &queue);
     }
     UnlockAndSend(Urgency::kNow);
     mutex_.Lock();
-    if (!HasRoom()) room_.Wait(&mutex_);
+    if (!HasRoom(count)) room_.Wait(&mutex_);
   }
 }
 
@@ -410,17 +411,16 @@ ExecutionStream::QueueState* ExecutionStream::Queue(uint32_t queue) {
 
 void ExecutionStream::CountCommand(uint32_t queue, QueueState* state, uint32_t repeat) {
   state->sequence += repeat;
-  ++state->appended;
-  ++in_flight_;
+  in_flight_ += repeat;
   ++batch_commands_;
-  if (state->appended - state->marked >= max_in_flight_ / 8 + 1) AppendMarker(queue, state);
+  if (state->sequence - state->marked >= max_in_flight_ / 8 + 1) AppendMarker(queue, state);
 }
 
 void ExecutionStream::AppendMarker(uint32_t queue, QueueState* state) {
-  state->marked = state->appended;
+  state->marked = state->sequence;
   Pending pending;
   pending.queue = queue;
-  pending.snapshot = {{queue, state->appended}};
+  pending.snapshot = {{queue, state->sequence}};
   v1::Command command;
   command.set_queue(queue);
   command.mutable_synchronize()->set_request_id(AddPending(std::move(pending)));
@@ -437,21 +437,21 @@ ExecutionStream::Snapshot ExecutionStream::TakeSnapshot(bool all, uint32_t queue
   Snapshot snapshot;
   for (auto& [number, state] : queues_) {
     if (!all && number != queue) continue;
-    state.marked = state.appended;
-    state.asked = state.appended;
-    snapshot.emplace_back(number, state.appended);
+    state.marked = state.sequence;
+    state.asked = state.sequence;
+    snapshot.emplace_back(number, state.sequence);
   }
   return snapshot;
 }
 
 void ExecutionStream::Complete(const Snapshot& snapshot) {
-  for (const auto& [number, appended] : snapshot) {
+  for (const auto& [number, sequence] : snapshot) {
     QueueState* const queue = Queue(number);
-    if (appended <= queue->completed) continue;
-    in_flight_ -= appended - queue->completed;
-    queue->completed = appended;
+    if (sequence <= queue->completed) continue;
+    in_flight_ -= sequence - queue->completed;
+    queue->completed = sequence;
   }
-  if (HasRoom()) room_.NotifyAll();
+  if (HasRoom(1)) room_.NotifyAll();
 }
 
 // A synchronize answers what was pushed before, what a marker of ours learnt, and what it learnt
@@ -471,7 +471,7 @@ absl::Status ExecutionStream::EndedOutcome(bool all, uint32_t queue) {
   for (auto& [number, state] : queues_) {
     if (!all && number != queue) continue;
     outcome.Update(std::exchange(state.failure, absl::OkStatus()));
-    if (std::exchange(state.asked, state.appended) != state.appended) outcome.Update(ended_);
+    if (std::exchange(state.asked, state.sequence) != state.sequence) outcome.Update(ended_);
   }
   return outcome;
 }
@@ -570,7 +570,7 @@ void ExecutionStream::Tick() {
 void ExecutionStream::OnWritten() {
   mutex_.Lock();
   writing_ = false;
-  if (HasRoom()) room_.NotifyAll();
+  if (HasRoom(1)) room_.NotifyAll();
   UnlockAndSend(Urgency::kGather);
 }
 

@@ -127,10 +127,9 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
 
   struct QueueState {
     uint64_t sequence = 0;   // of the last command appended
-    uint64_t appended = 0;   // commands, for the bound on those in flight
-    uint64_t marked = 0;     // appended when the last marker was
-    uint64_t completed = 0;  // commands known to be finished
-    uint64_t asked = 0;      // appended when the caller last asked for the outcome
+    uint64_t marked = 0;     // sequence when the last marker was appended
+    uint64_t completed = 0;  // known to be finished
+    uint64_t asked = 0;      // sequence when the caller last asked for the outcome
     absl::Status failure;    // first since the last synchronize
   };
 
@@ -168,10 +167,10 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   void Tick();
 
   absl::Status CheckQueue(uint32_t queue) const;
-  // Waits until a command of `bytes` may be appended. The stream may have ended, and a gate may
-  // have closed, when it returns.
-  void AwaitRoom(size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Waits until `count` more sequence numbers may be given out. The stream may have ended, and a gate
+  // may have closed, when it returns.
+  void AwaitRoom(uint64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool HasRoom(uint64_t count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   QueueState* Queue(uint32_t queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void CountCommand(uint32_t queue, QueueState* state, uint32_t repeat)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -4,11 +4,16 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
+#include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "client/src/callback_scope.h"
 #include "client/src/socket_error.h"
 #include "contract/error_reason.h"
 #include "contract/grpc_status.h"
@@ -35,12 +40,106 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& target) {
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// Keeps itself alive from Start to OnDone.
+// Something that holds a channel.
+class ChannelHolder {
+ public:
+  virtual ~ChannelHolder() = default;
+  virtual void Abandon() {}
+};
+
+// Owns the streams, from their start until gRPC is done with them, and destroys them on a thread of
+// its own: the last channel to go joins gRPC's callback threads, so it must not go on one of them.
+// A process must not end under them either: stopping waits.
+class StreamKeeper {
+ public:
+  StreamKeeper() : state_(std::make_shared<State>()) {
+    thread_ = std::thread([state = state_] { Serve(state); });
+  }
+  ~StreamKeeper() {
+    {
+      MutexLock lock(&state_->mutex);
+      state_->stopping = true;
+      state_->changed.NotifyAll();
+    }
+    // In a callback it would wait for itself; the process is not ending then.
+    if (CallbackScope::active()) {
+      thread_.detach();
+    } else {
+      thread_.join();
+    }
+  }
+
+  // What the streams know of it: they may outlive it.
+  struct State {
+    Mutex mutex;
+    CondVar changed;
+    bool stopping ABSL_GUARDED_BY(mutex) = false;
+    std::map<const void*, std::shared_ptr<ChannelHolder>> live ABSL_GUARDED_BY(mutex);
+    std::vector<std::shared_ptr<ChannelHolder>> done ABSL_GUARDED_BY(mutex);
+
+    void Add(std::shared_ptr<ChannelHolder> holder) {
+      MutexLock lock(&mutex);
+      const void* const name = holder.get();
+      live[name] = std::move(holder);
+    }
+    void Done(const ChannelHolder* holder) {
+      MutexLock lock(&mutex);
+      auto node = live.extract(holder);
+      if (!node.empty()) done.push_back(std::move(node.mapped()));
+      changed.NotifyAll();
+    }
+  };
+  const std::shared_ptr<State>& state() const { return state_; }
+
+ private:
+  // How long a stream may take to end by itself.
+  static constexpr std::chrono::milliseconds kPatience{500};
+  // How often to look whether the other references are gone: they last as long as a callback.
+  static constexpr std::chrono::milliseconds kGlance{5};
+
+  static void Serve(const std::shared_ptr<State>& state) {
+    using Clock = std::chrono::steady_clock;
+    std::optional<Clock::time_point> deadline;
+    // Done, but somebody still refers to them: the last reference has to be the one here.
+    std::vector<std::shared_ptr<ChannelHolder>> held;
+    while (true) {
+      std::erase_if(held, [](const auto& holder) { return holder.use_count() == 1; });
+      std::vector<std::shared_ptr<ChannelHolder>> abandon;
+      {
+        MutexLock lock(&state->mutex);
+        if (state->done.empty()) {
+          if (state->stopping && state->live.empty() && held.empty()) return;
+          if (state->stopping && !deadline.has_value()) deadline = Clock::now() + kPatience;
+          if (held.empty() && !state->stopping) {
+            state->changed.Wait(&state->mutex);
+          } else {
+            state->changed.WaitUntil(&state->mutex, Clock::now() + kGlance);
+          }
+        }
+        if (deadline.has_value() && Clock::now() > *deadline) {
+          for (auto& [name, holder] : state->live) abandon.push_back(holder);
+          deadline = Clock::now() + kPatience;
+        }
+        for (auto& holder : state->done) held.push_back(std::move(holder));
+        state->done.clear();
+      }
+      for (auto& holder : abandon) holder->Abandon();
+    }
+  }
+
+  const std::shared_ptr<State> state_;
+  std::thread thread_;
+};
+
+// Kept by the keeper from Begin to OnDone.
 template <class Request, class Response>
-class StreamReactor : public grpc::ClientBidiReactor<Request, Response> {
+class StreamReactor : public grpc::ClientBidiReactor<Request, Response>, public ChannelHolder {
  protected:
-  void Begin(std::shared_ptr<void> self) {
-    self_ = std::move(self);
+  explicit StreamReactor(std::shared_ptr<StreamKeeper::State> keeper)
+      : keeper_(std::move(keeper)) {}
+
+  void Begin(std::shared_ptr<ChannelHolder> self) {
+    keeper_->Add(std::move(self));
     this->AddHold();  // writes come from outside of the reactions
     this->StartCall();
   }
@@ -72,7 +171,8 @@ class StreamReactor : public grpc::ClientBidiReactor<Request, Response> {
     Finish();
   }
 
-  void ReleaseSelf() { self_ = nullptr; }
+  // The last thing that OnDone does: this object may be gone afterwards.
+  void End() { keeper_->Done(this); }
 
   grpc::ClientContext context_;
 
@@ -85,7 +185,7 @@ class StreamReactor : public grpc::ClientBidiReactor<Request, Response> {
   Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   bool starting_ ABSL_GUARDED_BY(mutex_) = false;
-  std::shared_ptr<void> self_;
+  const std::shared_ptr<StreamKeeper::State> keeper_;
 };
 
 // ---- session ------------------------------------------------------------------------------------
@@ -93,15 +193,17 @@ class StreamReactor : public grpc::ClientBidiReactor<Request, Response> {
 class GrpcSessionStream final : public SessionStream,
                                 public StreamReactor<v1::ClientMessage, v1::DaemonMessage> {
  public:
-  GrpcSessionStream(std::string socket, std::shared_ptr<SessionStreamObserver> observer)
-      : socket_(std::move(socket)),
+  GrpcSessionStream(std::string socket, std::shared_ptr<SessionStreamObserver> observer,
+                    std::shared_ptr<StreamKeeper::State> keeper)
+      : StreamReactor(std::move(keeper)),
+        socket_(std::move(socket)),
         stub_(v1::Session::NewStub(MakeChannel("unix:" + socket_))),
         observer_(std::move(observer)) {}
 
-  void Start(std::shared_ptr<GrpcSessionStream> self) {
+  void Start(const std::shared_ptr<GrpcSessionStream>& self) {
     stub_->async()->Open(&context_, this);
     StartRead(&incoming_);
-    Begin(std::move(self));
+    Begin(self);
   }
 
   void Write(v1::ClientMessage message) override {
@@ -140,7 +242,7 @@ class GrpcSessionStream final : public SessionStream,
                 : WhyUnreachable(socket_, status.error_message());
     }
     std::exchange(observer_, nullptr)->OnClosed(why);
-    ReleaseSelf();
+    End();
   }
 
  private:
@@ -158,13 +260,16 @@ class GrpcSessionStream final : public SessionStream,
 class GrpcExecutionTransport final : public ExecutionTransport,
                                      public StreamReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
-  GrpcExecutionTransport(const std::string& target, std::shared_ptr<ExecutionObserver> observer)
-      : stub_(MakeChannel(target)), observer_(std::move(observer)) {}
+  GrpcExecutionTransport(const std::string& target, std::shared_ptr<ExecutionObserver> observer,
+                         std::shared_ptr<StreamKeeper::State> keeper)
+      : StreamReactor(std::move(keeper)),
+        stub_(MakeChannel(target)),
+        observer_(std::move(observer)) {}
 
-  void Start(std::shared_ptr<GrpcExecutionTransport> self) {
+  void Start(const std::shared_ptr<GrpcExecutionTransport>& self) {
     stub_.PrepareBidiStreamingCall(&context_, kExecutionMethod, {}, this);
     StartRead(&incoming_);
-    Begin(std::move(self));
+    Begin(self);
   }
 
   void Write(std::string message) override {
@@ -177,7 +282,8 @@ class GrpcExecutionTransport final : public ExecutionTransport,
     TryWrite(&outgoing_);
   }
 
-  void Close() override {
+  void Close() override { Abandon(); }
+  void Abandon() override {
     context_.TryCancel();
     EndWrites();
   }
@@ -209,7 +315,7 @@ class GrpcExecutionTransport final : public ExecutionTransport,
     absl::Status why = FromGrpc(status);
     if (why.ok()) why = absl::UnavailableError("it closed the connection");
     std::exchange(observer_, nullptr)->OnClosed(why);
-    ReleaseSelf();
+    End();
   }
 
  private:
@@ -308,20 +414,32 @@ class FetchReactor final : public grpc::ClientReadReactor<v1::FetchReply> {
   std::function<void(absl::StatusOr<std::string>)> done_;
 };
 
+struct BlobsStub final : ChannelHolder {
+  explicit BlobsStub(const std::string& target) : stub(v1::Blobs::NewStub(MakeChannel(target))) {}
+  const std::unique_ptr<v1::Blobs::Stub> stub;
+};
+
 class GrpcTransport final : public Transport {
  public:
   explicit GrpcTransport(std::string socket) : socket_(std::move(socket)) {}
+  ~GrpcTransport() override {
+    if (blobs_ == nullptr) return;
+    keeper_.state()->Add(blobs_);
+    keeper_.state()->Done(blobs_.get());
+  }
 
   std::shared_ptr<SessionStream> OpenSession(
       std::shared_ptr<SessionStreamObserver> observer) override {
-    auto stream = std::make_shared<GrpcSessionStream>(socket_, std::move(observer));
+    auto stream =
+        std::make_shared<GrpcSessionStream>(socket_, std::move(observer), keeper_.state());
     stream->Start(stream);
     return stream;
   }
 
   std::shared_ptr<ExecutionTransport> OpenExecution(
       const std::string& target, std::shared_ptr<ExecutionObserver> observer) override {
-    auto transport = std::make_shared<GrpcExecutionTransport>(target, std::move(observer));
+    auto transport =
+        std::make_shared<GrpcExecutionTransport>(target, std::move(observer), keeper_.state());
     transport->Start(transport);
     return transport;
   }
@@ -332,34 +450,34 @@ class GrpcTransport final : public Transport {
       grpc::ClientContext context;
       v1::MissingRequest request;
       v1::MissingReply reply;
-      std::shared_ptr<v1::Blobs::Stub> stub;
+      std::shared_ptr<BlobsStub> blobs;
     };
     auto call = std::make_shared<Call>();
     call->request = std::move(request);
-    call->stub = Blobs();
-    call->stub->async()->Missing(&call->context, &call->request, &call->reply,
-                                 [call, done = std::move(done)](const grpc::Status& status) {
-                                   if (status.ok()) return done(std::move(call->reply));
-                                   done(FromGrpc(status));
-                                 });
+    call->blobs = Blobs();
+    call->blobs->stub->async()->Missing(&call->context, &call->request, &call->reply,
+                                        [call, done = std::move(done)](const grpc::Status& status) {
+                                          if (status.ok()) return done(std::move(call->reply));
+                                          done(FromGrpc(status));
+                                        });
   }
 
   void Upload(v1::UploadRequest first, std::vector<BlobPart> blobs,
               std::function<void(absl::StatusOr<v1::UploadReply>)> done) override {
-    auto stub = Blobs();
+    auto held = Blobs();
     // Deletes itself.
-    new UploadReactor(stub.get(), std::move(first), std::move(blobs),
-                      [stub, done = std::move(done)](absl::StatusOr<v1::UploadReply> reply) {
+    new UploadReactor(held->stub.get(), std::move(first), std::move(blobs),
+                      [held, done = std::move(done)](absl::StatusOr<v1::UploadReply> reply) {
                         done(std::move(reply));
                       });
   }
 
   void Fetch(v1::FetchRequest request,
              std::function<void(absl::StatusOr<std::string>)> done) override {
-    auto stub = Blobs();
+    auto held = Blobs();
     // Deletes itself.
-    new FetchReactor(stub.get(), std::move(request),
-                     [stub, done = std::move(done)](absl::StatusOr<std::string> bytes) {
+    new FetchReactor(held->stub.get(), std::move(request),
+                     [held, done = std::move(done)](absl::StatusOr<std::string> bytes) {
                        done(std::move(bytes));
                      });
   }
@@ -368,15 +486,16 @@ class GrpcTransport final : public Transport {
 
  private:
   // Bulk bytes have a connection of their own, made when first needed.
-  std::shared_ptr<v1::Blobs::Stub> Blobs() {
+  std::shared_ptr<BlobsStub> Blobs() {
     MutexLock lock(&mutex_);
-    if (blobs_ == nullptr) blobs_ = v1::Blobs::NewStub(MakeChannel("unix:" + socket_));
+    if (blobs_ == nullptr) blobs_ = std::make_shared<BlobsStub>("unix:" + socket_);
     return blobs_;
   }
 
   const std::string socket_;
+  StreamKeeper keeper_;
   Mutex mutex_;
-  std::shared_ptr<v1::Blobs::Stub> blobs_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<BlobsStub> blobs_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
