@@ -12,6 +12,7 @@
 #include "backends/opencl/cl_info.h"
 #include "backends/opencl/cl_status.h"
 #include "backends/opencl/device_description.h"
+#include "backends/opencl/include_check.h"
 #include "backends/opencl/pocl_finisher.h"
 #include "backends/opencl/program_build.h"
 #include "backends/opencl/reflection.h"
@@ -207,6 +208,7 @@ absl::StatusOr<v1::Artifact> OpenClCompiler::CompileHere(const CatalogDevice& de
   if (!text.ok()) return text.status();
   if (*form != ProgramForm::kSource) text->clear();  // defines mean nothing to compiled code
   text->append(request.source());
+  if (absl::Status status = CheckIncludes(request); !status.ok()) return status;
   if (absl::Status status = WriteHeaders(request, directory_.path()); !status.ok()) return status;
   absl::StatusOr<cl_context> context = ContextOf(device);
   if (!context.ok()) return context.status();

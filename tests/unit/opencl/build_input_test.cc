@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/opencl/argument_types.h"
+#include "backends/opencl/include_check.h"
 #include "contract/error_reason.h"
 
 namespace kcache::backend::opencl {
@@ -91,6 +92,44 @@ TEST(BuildInput, TheHeaderOptionGoesByContentNotByOrder) {
   EXPECT_EQ(HeaderOption(request), HeaderOption(turned));
   turned.mutable_headers(0)->set_content("f");
   EXPECT_NE(HeaderOption(request), HeaderOption(turned));
+}
+
+absl::Status Check(const std::string& source, const char* header = "k/a.h",
+                   const std::string& content = "") {
+  v1::CompileRequest request;
+  request.mutable_manifest()->set_language("opencl-c");
+  request.set_source(source);
+  v1::HeaderFile* file = request.add_headers();
+  file->set_name(header);
+  file->set_content(content);
+  return CheckIncludes(request);
+}
+
+TEST(IncludeCheck, HeadersOfTheProgramPass) {
+  for (const char* fine :
+       {"#include \"k/a.h\"", "#include <a.h>\n", "  #  include \"k/../k/a.h\" // \"/etc/passwd\"",
+        "// #include \"/etc/passwd\"", "/* \n#include \"/etc/passwd\"\n*/",
+        "#define include \"/x\"", "constant char* s = \"//\"; /* #include </x> */",
+        "int x = '\"'; // #include \"/x\"", ""}) {
+    EXPECT_EQ(Check(fine), absl::OkStatus()) << fine;
+  }
+  EXPECT_EQ(Check("", "k/a.h", "#include \"../b.h\""), absl::OkStatus());
+}
+
+TEST(IncludeCheck, TheCompilersDiskIsNotRead) {
+  for (const char* refused :
+       {"#include \"/etc/passwd\"", "int a;\n # include </etc/passwd>", "#include \"../b.h\"",
+        "#include_next \"/etc/passwd\"", "#import \"/etc/passwd\"",
+        "#include \"k/../../etc/passwd\"", "#inc\\\nlude \"/etc/passwd\"",
+        "#/**/include/**/\"/etc/passwd\"", "%:include \"/etc/passwd\"",
+        "#define P \"/etc/passwd\"\n#include P", "/* a */ #include \"/etc/passwd\"",
+        "constant char* s = \"/*\";\n#include \"/etc/passwd\"", "#include \"/etc/passwd"}) {
+    const absl::Status status = Check(refused);
+    EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST) << refused;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the source")) << refused;
+  }
+  EXPECT_THAT(std::string(Check("", "x.h", "#include \"../y.h\"").message()),
+              HasSubstr("the header \"x.h\" includes"));
 }
 
 TEST(ArgumentTypes, SizesAreThoseOfTheSpecification) {
