@@ -133,7 +133,7 @@ absl::Status CheckIncludes(std::string_view source, const std::vector<v1::Header
         return;
       }
       first.Update(MakeError(
-          v1::BAD_REQUEST,
+          v1::COMPILE_FAILED,
           absl::StrCat(AbslView(where), " includes ", Quoted(spelled),
                        ", a path on the compiler's disk that is not the toolkit's; headers "
                        "travel by content")));

@@ -21,9 +21,9 @@ namespace kcache::backend::cudalike {
 
 std::vector<v1::HeaderFile> ResolveRelativeIncludes(const std::vector<v1::HeaderFile>& headers);
 
-// BAD_REQUEST for an #include, in the source or a header, of a path that is absolute and below none
-// of `toolkit_directories`, or that climbs out with "..": it would read the compiler's disk. Names
-// that macros make up are not seen here; what those can reach is the sandbox's to limit.
+// COMPILE_FAILED for an #include, in the source or a header, of a path that is absolute and below
+// none of `toolkit_directories`, or that climbs out with "..": it would read the compiler's disk.
+// Names that macros make up are not seen here; what those can reach is the sandbox's to limit.
 absl::Status CheckIncludes(std::string_view source, const std::vector<v1::HeaderFile>& headers,
                            const std::vector<std::string>& toolkit_directories);
 

@@ -291,7 +291,7 @@ TEST_F(NvrtcCompilerTest, TheWorkingDirectoryIsNotSearched) {
 
 TEST_F(NvrtcCompilerTest, TheDiskIsNotRead) {
   const absl::Status status = Compile(Request("#include \"/etc/hostname\"\n")).status();
-  EXPECT_EQ(ReasonOf(status), v1::BAD_REQUEST);
+  EXPECT_EQ(ReasonOf(status), v1::COMPILE_FAILED);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/etc/hostname"));
 }
 
