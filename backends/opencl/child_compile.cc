@@ -1,30 +1,33 @@
 #include "backends/opencl/child_compile.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <memory>
-#include <string>
+#include <filesystem>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
+#include "backends/opencl/child_channel.h"
 #include "backends/opencl/compiler.h"
 #include "backends/opencl/device_catalog.h"
 #include "backends/opencl/driver_caches.h"
-#include "backends/opencl/private_directory.h"
 #include "contract/error_reason.h"
 
 namespace kcache::backend::opencl {
 namespace {
 
-constexpr char kFlag[] = "--compile-one";
+constexpr char kFlag[] = "--compile-child";
+constexpr int kChildSocket = 3;
 
 absl::Status Failure(const std::string& what) { return MakeError(v1::INTERNAL, what); }
 
@@ -51,90 +54,165 @@ std::vector<char*> Pointers(std::vector<std::string>* strings) {
   _exit(128 + signal_number);  // for signals that were blocked
 }
 
-// Runs this program with `arguments` and waits for its end.
-absl::StatusOr<int> RunSelf(std::vector<std::string> arguments, const std::string& directory) {
+// Starts this program with `socket` as its descriptor kChildSocket.
+absl::StatusOr<pid_t> SpawnSelf(int socket, const std::string& directory) {
+  std::vector<std::string> arguments{"kcache-backend-opencl", kFlag};
   std::vector<std::string> environment = EnvironmentWithin(directory);
-  std::vector<char*> argument_pointers = Pointers(&arguments);
-  std::vector<char*> environment_pointers = Pointers(&environment);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, socket, kChildSocket);
   pid_t child = 0;
-  const int error = posix_spawn(&child, "/proc/self/exe", nullptr, nullptr,
-                                argument_pointers.data(), environment_pointers.data());
+  const int error = posix_spawn(&child, "/proc/self/exe", &actions, nullptr,
+                                Pointers(&arguments).data(), Pointers(&environment).data());
+  posix_spawn_file_actions_destroy(&actions);
   if (error != 0) {
-    return Failure(std::string("cannot start the compiling process: ") + std::strerror(error));
+    return Failure(std::string("cannot start a compiling process: ") + std::strerror(error));
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return Failure(std::string("waitpid: ") + std::strerror(errno));
-  }
-  return status;
+  return child;
 }
 
-absl::StatusOr<v1::Artifact> CompileAlone(const v1::CompileRequest& request) {
-  absl::StatusOr<DriverCaches> caches = DriverCaches::Isolate();
-  if (!caches.ok()) return caches.status();
+absl::StatusOr<v1::Artifact> CompileFor(const v1::CompileRequest& request, OpenClCompiler* compiler,
+                                        const std::filesystem::path& pocl_cache) {
   absl::StatusOr<CatalogDevice> device = FindDevice(request.device_index());
   if (!device.ok()) return device.status();
-  absl::StatusOr<std::unique_ptr<OpenClCompiler>> compiler = OpenClCompiler::Make();
-  if (!compiler.ok()) return compiler.status();
-  return (*compiler)->CompileHere(*device, request, caches->pocl());
+  return compiler->CompileHere(*device, request, pocl_cache);
+}
+
+// Equal texts: programs that will most likely be finished for the same local sizes.
+std::string ShapesOf(const v1::CompileRequest& request) {
+  std::string shapes;
+  for (const v1::LaunchShape& shape : request.manifest().launch_shapes()) {
+    shapes += shape.local_size().SerializeAsString() + ";";
+  }
+  return shapes;
 }
 
 }  // namespace
 
-absl::StatusOr<v1::Artifact> CompileInChild(const v1::CompileRequest& request) {
+absl::StatusOr<std::unique_ptr<CompileChild>> CompileChild::Start() {
   absl::StatusOr<PrivateDirectory> directory = PrivateDirectory::Make("kcache-compile-");
   if (!directory.ok()) return directory.status();
-  const std::string request_file = (directory->path() / "request").string();
-  const std::string reply_file = (directory->path() / "reply").string();
-  std::ofstream out(request_file, std::ios::binary);
-  const bool written = request.SerializeToOstream(&out);
-  out.close();
-  if (!written || !out) return Failure("cannot write " + request_file);
-
-  absl::StatusOr<int> status = RunSelf({"kcache-backend-opencl", kFlag, request_file, reply_file},
-                                       directory->path().string());
-  if (!status.ok()) return status.status();
-  if (WIFSIGNALED(*status)) {
-    *directory = PrivateDirectory();  // nothing will run destructors
-    DieOf(WTERMSIG(*status));
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
+    return Failure(std::string("socketpair: ") + std::strerror(errno));
   }
-  if (WEXITSTATUS(*status) != 0) {
-    return Failure("the compiling process ended with code " + std::to_string(WEXITSTATUS(*status)));
+  absl::StatusOr<pid_t> pid = SpawnSelf(sockets[1], directory->path().string());
+  close(sockets[1]);
+  if (!pid.ok()) {
+    close(sockets[0]);
+    return pid.status();
   }
-  v1::CompileReply reply;
-  std::ifstream in(reply_file, std::ios::binary);
-  if (!reply.ParseFromIstream(&in)) return Failure("the compiling process left no reply");
-  if (reply.has_error()) return FromProto(reply.error());
-  return std::move(*reply.mutable_artifact());
+  return std::unique_ptr<CompileChild>(new CompileChild(*pid, sockets[0], *std::move(directory)));
 }
 
-bool IsCompileChild(int argc, char** argv) { return argc == 4 && std::strcmp(argv[1], kFlag) == 0; }
+CompileChild::~CompileChild() {
+  close(socket_);  // its signal to end
+  if (pid_ == 0) return;
+  kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
 
-int RunCompileChild(char** argv) {
-  // The parent's thread that waits for us is the one that was there when we were started.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  v1::CompileRequest request;
-  std::ifstream in(argv[2], std::ios::binary);
-  if (!request.ParseFromIstream(&in)) {
-    std::fprintf(stderr, "%s: cannot read the request\n", argv[2]);
-    return 2;
+bool CompileChild::alive() const {
+  siginfo_t info{};
+  return pid_ != 0 &&
+         waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == 0;
+}
+
+absl::Status CompileChild::Died() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0) {
+    if (errno != EINTR) return Failure(std::string("waitpid: ") + std::strerror(errno));
   }
-  v1::CompileReply reply;
-  absl::StatusOr<v1::Artifact> artifact = CompileAlone(request);
-  if (artifact.ok()) {
-    *reply.mutable_artifact() = *std::move(artifact);
-  } else {
-    *reply.mutable_error() = ToProto(artifact.status());
+  pid_ = 0;
+  if (WIFSIGNALED(status)) {
+    directory_ = PrivateDirectory();  // nothing will run destructors
+    DieOf(WTERMSIG(status));
   }
-  std::ofstream out(argv[3], std::ios::binary);
-  const bool written = reply.SerializeToOstream(&out);
-  out.close();
-  if (!written || !out) {
-    std::fprintf(stderr, "%s: cannot write the reply\n", argv[3]);
-    return 3;
+  return Failure("the compiling process ended with code " + std::to_string(WEXITSTATUS(status)));
+}
+
+absl::StatusOr<std::unique_ptr<v1::CompileReply>> CompileChild::Compile(
+    const v1::CompileRequest& request) {
+  ++served_;
+  if (!SendFrame(socket_, ChildFrame::kRequest, request.SerializeAsString())) return Died();
+  ChildFrame kind = ChildFrame::kReply;
+  std::string payload;
+  if (!ReceiveFrame(socket_, &kind, &payload)) return Died();
+  if (kind == ChildFrame::kOtherSizes) return nullptr;
+  auto reply = std::make_unique<v1::CompileReply>();
+  if (!reply->ParseFromString(payload)) return Failure("the compiling process sent no reply");
+  return reply;
+}
+
+absl::StatusOr<v1::Artifact> CompileChildren::Compile(const v1::CompileRequest& request) {
+  const std::string shapes = ShapesOf(request);
+  children_.remove_if([](const Settled& settled) {
+    return settled.child->served() >= kMostServed || !settled.child->alive();
+  });
+  std::unique_ptr<v1::CompileReply> reply;
+  for (auto settled = children_.begin(); settled != children_.end(); ++settled) {
+    if (settled->shapes != shapes) continue;
+    absl::StatusOr<std::unique_ptr<v1::CompileReply>> answer = settled->child->Compile(request);
+    if (!answer.ok()) {
+      children_.erase(settled);
+      return answer.status();
+    }
+    children_.splice(children_.begin(), children_, settled);
+    reply = *std::move(answer);
+    break;
+  }
+  if (reply == nullptr) {
+    absl::StatusOr<std::unique_ptr<CompileChild>> child = CompileChild::Start();
+    if (!child.ok()) return child.status();
+    absl::StatusOr<std::unique_ptr<v1::CompileReply>> answer = (*child)->Compile(request);
+    if (!answer.ok()) return answer.status();
+    reply = *std::move(answer);
+    if (reply == nullptr) return Failure("a fresh compiling process has settled on local sizes");
+    children_.push_front({shapes, *std::move(child)});
+    if (children_.size() > kMostChildren) children_.pop_back();
+  }
+  if (reply->has_error()) return FromProto(reply->error());
+  return std::move(*reply->mutable_artifact());
+}
+
+bool IsCompileChild(int argc, char** argv) { return argc == 2 && std::strcmp(argv[1], kFlag) == 0; }
+
+int RunCompileChild(char**) {
+  // Also in the middle of a compile, the end of the parent is the end of this process.
+  std::thread([] {
+    pollfd parent{kChildSocket, POLLRDHUP, 0};
+    while (poll(&parent, 1, -1) < 0 && errno == EINTR) {
+    }
+    _exit(0);
+  }).detach();
+  absl::StatusOr<DriverCaches> caches = DriverCaches::Isolate();
+  absl::StatusOr<std::unique_ptr<OpenClCompiler>> compiler = OpenClCompiler::Make();
+  if (!caches.ok() || !compiler.ok()) {
+    std::fprintf(stderr, "kcache-backend-opencl: %s %s\n",
+                 std::string(caches.status().message()).c_str(),
+                 std::string(compiler.status().message()).c_str());
+    _exit(1);
+  }
+  ChildFrame kind = ChildFrame::kRequest;
+  std::string payload;
+  while (ReceiveFrame(kChildSocket, &kind, &payload)) {
+    v1::CompileRequest request;
+    if (!request.ParseFromString(payload)) _exit(2);
+    v1::CompileReply reply;
+    absl::StatusOr<v1::Artifact> artifact = CompileFor(request, compiler->get(), caches->pocl());
+    if (artifact.ok()) {
+      *reply.mutable_artifact() = *std::move(artifact);
+    } else if (IsOtherSizes(artifact.status())) {
+      if (!SendFrame(kChildSocket, ChildFrame::kOtherSizes, "")) break;
+      continue;
+    } else {
+      *reply.mutable_error() = ToProto(artifact.status());
+    }
+    if (!SendFrame(kChildSocket, ChildFrame::kReply, reply.SerializeAsString())) break;
   }
   // The driver's threads are still there and its library must not be torn down around them.
-  std::fflush(nullptr);
   _exit(0);
 }
 

@@ -153,6 +153,11 @@ absl::StatusOr<std::vector<v1::Dim3>> SizesToFinish(const v1::ProgramManifest& m
   return sizes;
 }
 
+// Internal to this folder: travels in no reply.
+constexpr char kOtherSizes[] = "this process finishes programs for other local sizes";
+
+absl::Status OtherSizes() { return absl::AbortedError(kOtherSizes); }
+
 void RecordFinished(const std::vector<v1::Dim3>& sizes, std::vector<v1::KernelInfo>* kernels) {
   for (v1::KernelInfo& kernel : *kernels) {
     if (IsSet(kernel.required_local_size())) {
@@ -164,6 +169,10 @@ void RecordFinished(const std::vector<v1::Dim3>& sizes, std::vector<v1::KernelIn
 }
 
 }  // namespace
+
+bool IsOtherSizes(const absl::Status& status) {
+  return absl::IsAborted(status) && status.message() == kOtherSizes;
+}
 
 absl::StatusOr<std::unique_ptr<OpenClCompiler>> OpenClCompiler::Make() {
   absl::StatusOr<PrivateDirectory> directory = PrivateDirectory::Make("kcache-opencl-");
@@ -184,7 +193,7 @@ absl::StatusOr<cl_context> OpenClCompiler::ContextOf(const CatalogDevice& device
 absl::StatusOr<v1::Artifact> OpenClCompiler::Compile(const v1::CompileRequest& request) {
   absl::StatusOr<CatalogDevice> device = FindDevice(request.device_index());
   if (!device.ok()) return device.status();
-  if (IsPocl(device->platform)) return CompileInChild(request);
+  if (IsPocl(device->platform)) return children_.Compile(request);
   return CompileHere(*device, request, {});
 }
 
@@ -233,8 +242,11 @@ absl::StatusOr<v1::Artifact> OpenClCompiler::CompileHere(const CatalogDevice& de
     absl::StatusOr<std::vector<v1::Dim3>> sizes =
         SizesToFinish(manifest, built->program.get(), *kernels, info.limits());
     if (!sizes.ok()) return sizes.status();
+    const std::string names = PoclSpecializations(*sizes);
+    if (settled_on_.value_or(names) != names) return OtherSizes();
+    settled_on_ = names;
     absl::StatusOr<ClProgram> finished = FinishPoclProgram(
-        std::move(built->program), *sizes, pocl_cache, [&] { return rebuild_with(""); });
+        std::move(built->program), names, pocl_cache, [&] { return rebuild_with(""); });
     if (!finished.ok()) return finished.status();
     built->program = *std::move(finished);
     RecordFinished(*sizes, &*kernels);

@@ -2,10 +2,10 @@
 // reflection, build log and the local sizes it is finished for out.
 //
 // PoCL reads POCL_BINARY_SPECIALIZE_WG, by which programs are finished (pocl_finisher.h), once in a
-// process and remembers what it linked. So every compile for PoCL runs in a process of its own,
-// this program started again with --compile-one; other drivers compile in this process. When such a
-// child dies of a signal, so does the worker, of the same: a crash of the compiler has one meaning
-// for whoever supervises workers.
+// process. So compiles for PoCL run in processes of their own (child_compile.h), each for one list
+// of local sizes; other drivers compile in this process. When such a process dies of a signal, so
+// does the worker, of the same: a crash of the compiler has one meaning for whoever supervises
+// workers.
 //
 // Threads: one at a time. A compile changes the process's working directory while it runs.
 // Ownership: contexts are made per device at first use and live as long as the compiler.
@@ -16,8 +16,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
+#include "backends/opencl/child_compile.h"
 #include "backends/opencl/cl_object.h"
 #include "backends/opencl/device_catalog.h"
 #include "backends/opencl/private_directory.h"
@@ -31,7 +34,8 @@ class OpenClCompiler final : public Compiler {
 
   absl::StatusOr<v1::Artifact> Compile(const v1::CompileRequest& request) override;
 
-  // Compiles in this process. `pocl_cache`: the directory that POCL_CACHE_DIR names.
+  // Compiles in this process. `pocl_cache`: the directory that POCL_CACHE_DIR names. With PoCL, a
+  // program that needs other local sizes than the first one fails as IsOtherSizes tells.
   absl::StatusOr<v1::Artifact> CompileHere(const CatalogDevice& device,
                                            const v1::CompileRequest& request,
                                            const std::filesystem::path& pocl_cache);
@@ -43,7 +47,11 @@ class OpenClCompiler final : public Compiler {
 
   PrivateDirectory directory_;  // holds the headers of the running compile
   std::map<cl_device_id, ClContext> contexts_;
+  std::optional<std::string> settled_on_;  // PoCL: the local sizes of this process
+  CompileChildren children_;
 };
+
+bool IsOtherSizes(const absl::Status& status);
 
 }  // namespace kcache::backend::opencl
 

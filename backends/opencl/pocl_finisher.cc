@@ -1,6 +1,7 @@
 #include "backends/opencl/pocl_finisher.h"
 
 #include <cstdlib>
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -58,21 +59,24 @@ absl::Status FileAsSmallGrid(const fs::path& cache) {
 
 }  // namespace
 
+std::string PoclSpecializations(std::span<const v1::Dim3> local_sizes) {
+  std::set<std::string> names;
+  for (const v1::Dim3& local : local_sizes) names.insert(SpecializationName(local));
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ",") + name;
+  return list;
+}
+
 absl::StatusOr<ClProgram> FinishPoclProgram(
-    ClProgram program, std::span<const v1::Dim3> local_sizes, const fs::path& cache,
+    ClProgram program, const std::string& specializations, const fs::path& cache,
     const std::function<absl::StatusOr<ClProgram>()>& rebuild) {
-  std::string names;
-  for (const v1::Dim3& local : local_sizes) {
-    if (!names.empty()) names += ',';
-    names += SpecializationName(local);
-  }
-  setenv(kSpecializeVariable, names.c_str(), 1);
+  setenv(kSpecializeVariable, specializations.c_str(), 1);
   // Asking for the size makes the export, and with it the compiling, happen.
   size_t bytes = 0;
   const cl_int error =
       clGetProgramInfo(program.get(), CL_PROGRAM_BINARY_SIZES, sizeof(bytes), &bytes, nullptr);
   unsetenv(kSpecializeVariable);
-  if (error != CL_SUCCESS) return FromCl(error, "finishing a program for " + names);
+  if (error != CL_SUCCESS) return FromCl(error, "finishing a program for " + specializations);
 
   if (absl::Status status = FileAsSmallGrid(cache); !status.ok()) return status;
   return rebuild();

@@ -11,7 +11,7 @@
 //
 // Launches with a global offset are not covered: PoCL compiles those at the launch.
 //
-// PoCL reads the variable once: one program a process.
+// PoCL reads the variable once: a process finishes for one list of local sizes.
 //
 // Threads: changes the process environment: the one thread of that process.
 
@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "backends/opencl/cl_object.h"
@@ -28,10 +29,14 @@
 
 namespace kcache::backend::opencl {
 
-// Finishes every kernel of `program` for each of `local_sizes` and returns the program to export.
+// PoCL's names of what is finished for `local_sizes`: the variable's value. The same for the same
+// set.
+std::string PoclSpecializations(std::span<const v1::Dim3> local_sizes);
+
+// Finishes every kernel of `program` for `specializations` and returns the program to export.
 // `rebuild` builds the same program again; `cache` is the directory that POCL_CACHE_DIR names.
 absl::StatusOr<ClProgram> FinishPoclProgram(
-    ClProgram program, std::span<const v1::Dim3> local_sizes, const std::filesystem::path& cache,
+    ClProgram program, const std::string& specializations, const std::filesystem::path& cache,
     const std::function<absl::StatusOr<ClProgram>()>& rebuild);
 
 }  // namespace kcache::backend::opencl
