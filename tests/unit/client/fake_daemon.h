@@ -21,6 +21,7 @@ namespace kcache::internal {
 
 class FakeDaemon final : public Transport {
  public:
+  std::string artifact_format = "fake-binary";
   // ---- what the test sets
   absl::Status unreachable;  // not OK: every OpenSession fails with it
   bool answer_hello = true;
@@ -320,7 +321,7 @@ class FakeDaemon final : public Transport {
       v1::Grant* grant = message->add_events()->mutable_grant();
       grant->set_request_id(acquire.request_id());
       grant->set_artifact_key(acquire.program_digest());
-      grant->mutable_artifact()->set_format("fake-binary");
+      grant->mutable_artifact()->set_format(artifact_format);
       grant->mutable_artifact()->set_build_log("fine");
       grant->mutable_artifact()->add_kernels()->set_entry("main");
       return;
