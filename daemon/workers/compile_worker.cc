@@ -224,7 +224,7 @@ CompileOutcome CompileWorker::OutcomeOfExit(const ExitStatus& status) const {
 }
 
 void CompileWorker::OnExited(const ExitStatus& status) {
-  parts_->supervisor->RunDetached([directory = directory_] { RemoveTree(directory); });
+  parts_->supervisor->RunInBackground([directory = directory_] { RemoveTree(directory); });
   if (state_ == State::kEnded) return;
   if (!has_job()) {
     if (!status.clean() && status.ended_for == ExitStatus::EndedFor::kNothing) {
@@ -249,7 +249,7 @@ void CompileWorker::End(CompileOutcome outcome_of_job) {
   if (child_ != nullptr) {
     child_->Kill("no longer wanted");
   } else if (!directory_.empty()) {
-    parts_->supervisor->RunDetached([directory = directory_] { RemoveTree(directory); });
+    parts_->supervisor->RunInBackground([directory = directory_] { RemoveTree(directory); });
   }
   Answer(std::move(outcome_of_job));
   owner_->OnEnded(this);

@@ -146,7 +146,7 @@ void HostProcess::OnExited(const ExitStatus& status) {
   exited_ = true;
   parts_->executor->Cancel(heartbeat_timer_);
   if (watch_ != nullptr) watch_->Cancel();
-  parts_->supervisor->RunDetached([directory = directory_, socket = execution_socket_] {
+  parts_->supervisor->RunInBackground([directory = directory_, socket = execution_socket_] {
     if (!socket.empty()) unlink(socket.c_str());
     if (!directory.empty()) RemoveTree(directory);
   });

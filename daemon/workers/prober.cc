@@ -118,7 +118,7 @@ void BackendProber::Run(const std::shared_ptr<Round>& round, const BackendProgra
         },
         [this, round, state, family, path](const ExitStatus& status) {
           parts_.executor->Cancel(state->timer);
-          parts_.supervisor->RunDetached(
+          parts_.supervisor->RunInBackground(
               [directory = state->directory] { RemoveTree(directory); });
           Finish(round, path,
                  ReportOf(family, status, state->timed_out, parts_.config->probe_timeout));

@@ -135,17 +135,22 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launc
 }
 
 Supervisor::Supervisor(std::string launcher, core::Executor* executor)
-    : launcher_(std::move(launcher)), executor_(executor), spawner_([this] { SpawnerLoop(); }) {
+    : launcher_(std::move(launcher)),
+      executor_(executor),
+      spawner_([this] { TaskLoop(&tasks_); }),
+      background_([this] { TaskLoop(&background_tasks_); }) {
   pthread_setname_np(spawner_.native_handle(), "spawner");
+  pthread_setname_np(background_.native_handle(), "background");
 }
 
 Supervisor::~Supervisor() {
   {
     MutexLock lock(&mutex_);
     stopped_ = true;
-    wake_.NotifyOne();
+    wake_.NotifyAll();
   }
   spawner_.join();
+  background_.join();
   loop_->Stop();
   for (const ChildPtr& child : watched_) {
     child->Kill("kcached is ending");
@@ -158,18 +163,24 @@ Supervisor::~Supervisor() {
 void Supervisor::RunDetached(core::Function<void()> task) {
   MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
-  wake_.NotifyOne();
+  wake_.NotifyAll();
 }
 
-void Supervisor::SpawnerLoop() {
+void Supervisor::RunInBackground(core::Function<void()> task) {
+  MutexLock lock(&mutex_);
+  background_tasks_.push_back(std::move(task));
+  wake_.NotifyAll();
+}
+
+void Supervisor::TaskLoop(std::deque<core::Function<void()>>* tasks) {
   for (;;) {
     core::Function<void()> task;
     {
       MutexLock lock(&mutex_);
-      while (tasks_.empty() && !stopped_) wake_.Wait(&mutex_);
-      if (tasks_.empty()) return;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
+      while (tasks->empty() && !stopped_) wake_.Wait(&mutex_);
+      if (tasks->empty()) return;
+      task = std::move(tasks->front());
+      tasks->pop_front();
     }
     task();
   }

@@ -84,13 +84,16 @@ class Supervisor {
   void Start(LaunchSpec spec, core::Function<void(absl::StatusOr<ChildPtr>)> started,
              core::Function<void(const ExitStatus&)> exited);
 
-  // Runs something that may block (removing a directory) on the spawner's thread.
+  // Runs something that may block and ends in a spawn, on the spawner's thread.
   void RunDetached(core::Function<void()> task);
+  // Runs what nobody waits for and may take seconds (removing a directory), on a thread of its own:
+  // behind it no process is started late.
+  void RunInBackground(core::Function<void()> task);
 
  private:
   Supervisor(std::string launcher, core::Executor* executor);
 
-  void SpawnerLoop();
+  void TaskLoop(std::deque<core::Function<void()>>* tasks);
   void Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<ChildPtr>)> started,
              core::Function<void(const ExitStatus&)> exited);
   void Watch(const ChildPtr& child);
@@ -110,7 +113,9 @@ class Supervisor {
   CondVar wake_;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<core::Function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::deque<core::Function<void()>> background_tasks_ ABSL_GUARDED_BY(mutex_);
   std::thread spawner_;
+  std::thread background_;
 };
 
 // Resident bytes of a process and all its descendants, from /proc; 0 when it has exited.
