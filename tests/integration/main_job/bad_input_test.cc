@@ -26,7 +26,9 @@ const DeviceId kDevice{"OpenCL", 0};
 class BadInput : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    auto daemon = PrivateDaemon::Start({.flags = {"--limits.max-source-bytes=64KiB"}});
+    testing::PrivateDaemonOptions options;
+    options.flags = {"--limits.max-source-bytes=64KiB"};
+    auto daemon = PrivateDaemon::Start(options);
     ASSERT_TRUE(daemon.ok()) << daemon.status();
     daemon_ = daemon->release();
   }

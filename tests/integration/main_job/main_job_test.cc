@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <set>
+#include <atomic>
 
 #include "kcache/client.h"
 #include "tests/integration/main_job/processes.h"
@@ -18,7 +17,6 @@ using ::testing::HasSubstr;
 using testing::Built;
 using testing::PrivateDaemon;
 using testing::Process;
-using testing::Run;
 
 class MainJob : public ::testing::Test {
  protected:
@@ -28,7 +26,8 @@ class MainJob : public ::testing::Test {
     daemon_ = *std::move(daemon);
   }
   void TearDown() override {
-    if (daemon_ != nullptr) EXPECT_TRUE(daemon_->Stop().ok()) << daemon_->Log();
+    if (daemon_ == nullptr) return;
+    EXPECT_TRUE(daemon_->Stop().ok()) << daemon_->Log();
   }
   std::unique_ptr<Process> Worker(const std::string& tag) {
     return Process::Start({Built("tests/integration/main_job/kcache-integration-worker"),
@@ -38,7 +37,7 @@ class MainJob : public ::testing::Test {
     std::vector<std::string> command = {Built("client/ctl/kcachectl"), "--admin-socket",
                                         daemon_->admin_socket()};
     command.insert(command.end(), words.begin(), words.end());
-    const testing::Finished finished = Run(command);
+    const testing::Finished finished = testing::Run(command);
     if (exit_status != nullptr) *exit_status = finished.exit_status;
     return finished.output;
   }
