@@ -50,10 +50,12 @@ absl::Status HipError(const HipTable& hip, HipResult result, std::string_view wh
   const char* name = hip.error_name(result);
   const char* text = hip.error_string(result);
   if (name == nullptr) name = "unknown HIP error";
+  ErrorDetails details = {{"hip_error", name}};
+  if (result == kHipErrorEccNotCorrectable) details["physical"] = "true";
   return MakeError(ReasonFor(result, otherwise),
                    absl::StrCat(AbslView(what), ": ", name, " (", result,
                                 "): ", text == nullptr ? "no text" : text),
-                   {{"hip_error", name}});
+                   details);
 }
 
 }  // namespace kcache::backend::hip

@@ -93,6 +93,12 @@ v1::ErrorReason ReasonFor(CuResult result, v1::ErrorReason otherwise) {
   }
 }
 
+// Whether the hardware reports it for the whole card: no context on it survives.
+bool IsPhysical(CuResult result) {
+  return result == kCudaErrorEccUncorrectable || result == kCudaErrorNvlinkUncorrectable ||
+         result == kCudaErrorDeviceUnavailable;
+}
+
 }  // namespace
 
 absl::StatusOr<const DriverTable*> LoadDriver() {
@@ -110,9 +116,10 @@ absl::Status DriverError(const DriverTable& driver, CuResult result, std::string
     name = "unknown CUDA error";
   }
   if (driver.get_error_string(result, &text) != kCudaSuccess || text == nullptr) text = "no text";
+  ErrorDetails details = {{"cuda_error", name}};
+  if (IsPhysical(result)) details["physical"] = "true";
   return MakeError(ReasonFor(result, otherwise),
-                   absl::StrCat(AbslView(what), ": ", name, " (", result, "): ", text),
-                   {{"cuda_error", name}});
+                   absl::StrCat(AbslView(what), ": ", name, " (", result, "): ", text), details);
 }
 
 }  // namespace kcache::backend::nvidia

@@ -114,6 +114,8 @@ TEST(DriverError, ReasonsSayWhetherTheContextIsDead) {
     EXPECT_EQ(ReasonOf(status), reason) << result;
     EXPECT_THAT(std::string(status.message()), HasSubstr("while testing: text"));
   }
+  EXPECT_EQ(DetailsOf(DriverError(driver, kCudaErrorEccUncorrectable, "")).count("physical"), 1U);
+  EXPECT_EQ(DetailsOf(DriverError(driver, kCudaErrorIllegalAddress, "")).count("physical"), 0U);
   EXPECT_TRUE(DriverError(driver, kCudaSuccess, "fine").ok());
 }
 

@@ -11,6 +11,7 @@
 //
 // Errors: absl::Status with a typed reason (contract/error_reason.h). A status whose reason is
 // DEVICE_LOST or KERNEL_FAULT means that the context is dead: the SDK reports it and ends the process.
+// With the detail "physical" the hardware reports it for the whole card.
 
 #ifndef KCACHE_BACKENDS_SDK_DRIVER_H_
 #define KCACHE_BACKENDS_SDK_DRIVER_H_

@@ -301,6 +301,7 @@ void Host::Lost(const absl::Status& why) {
   if (lost_.exchange(true)) return;  // the first reason wins
   v1::HostEvent event;
   *event.mutable_lost()->mutable_error() = ToProto(why);
+  event.mutable_lost()->set_physical(DetailsOf(why).contains("physical"));
   Push(std::move(event));
   on_lost_(why);
 }
