@@ -73,8 +73,9 @@ int Usage(const char* program, const std::string& problem) {
 // Ends the process when the daemon's end of the control socket closes, whatever the driver or gRPC
 // are doing. PR_SET_PDEATHSIG covers the case that the daemon's descriptors outlive it.
 void WatchParent(int control_fd) {
+  // Had it gone before that took effect, the socket says so at once. The parent's number says nothing:
+  // in a pid namespace of its own this process's parent is always 1.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() == 1) _exit(kExitOrphaned);  // it had gone before that took effect
   std::thread([control_fd] {
     pollfd poller{.fd = control_fd, .events = POLLRDHUP, .revents = 0};
     while (true) {
