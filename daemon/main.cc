@@ -24,6 +24,7 @@
 #include "daemon/ops/epoll_loop.h"
 #include "daemon/ops/event_log.h"
 #include "daemon/ops/metrics.h"
+#include "daemon/ops/runtime_directory.h"
 #include "daemon/ops/secure_random.h"
 #include "daemon/ops/service_manager.h"
 #include "daemon/ops/state_file.h"
@@ -46,16 +47,6 @@ constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2;
 int Fail(const absl::Status& why) {
   std::fprintf(stderr, "kcached: %s\n", std::string(why.message()).c_str());
   return kExitFailure;
-}
-
-absl::Status MakeDirectory(const std::string& path, mode_t mode) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return absl::InternalError(absl::StrCat("cannot make ", path, ": ", error.message()));
-  if (chmod(path.c_str(), mode) != 0 && errno != EPERM) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot set the mode of ", path));
-  }
-  return absl::OkStatus();
 }
 
 // What stopping may take: the drain's own bounds.
@@ -91,14 +82,9 @@ class Signals {
 
 int Serve(const ops::Config& config, const Signals& signals) {
   ops::StartLogging(config.log_level);
-  const std::string execution_directory = config.runtime_dir + "/exec";
-  const std::string work_directory = config.runtime_dir + "/work";
-  for (const auto& [path, mode] : {std::pair<std::string, mode_t>(config.runtime_dir, 0755),
-                                   {execution_directory, 0711},
-                                   {work_directory, 0711},
-                                   {config.state_dir, 0755}}) {
-    if (absl::Status made = MakeDirectory(path, mode); !made.ok()) return Fail(made);
-  }
+  auto directory = ops::RuntimeDirectory::Open(config);
+  if (!directory.ok()) return Fail(directory.status());
+  const std::string& work_directory = directory->work();
 
   ops::BootClock clock;
   ops::SecureRandom random;
@@ -115,6 +101,10 @@ int Serve(const ops::Config& config, const Signals& signals) {
       workers::SearchedDirectories(config.backend_directories, workers::OwnDirectory()));
   auto launcher = workers::LocateLauncher(config.launcher, workers::OwnDirectory());
   if (!launcher.ok()) return Fail(launcher.status());
+  if (absl::Status chosen = isolation.ChooseSandbox(*launcher, work_directory); !chosen.ok()) {
+    return Fail(chosen);
+  }
+  if (!isolation.namespaces()) events.Emit("sandbox-weak", isolation.Describe(), {});
   auto supervisor = workers::Supervisor::Create(*launcher, &executor);
   if (!supervisor.ok()) return Fail(supervisor.status());
   workers::BackendProber prober({.config = &config,
@@ -139,7 +129,7 @@ int Serve(const ops::Config& config, const Signals& signals) {
                                       .programs = &programs,
                                       .isolation = &isolation,
                                       .work_directory = work_directory,
-                                      .execution_directory = execution_directory});
+                                      .execution_directory = directory->execution()});
 
   core::Options options = config.core;
   options.may_change_uid = isolation.may_change_user();

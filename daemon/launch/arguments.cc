@@ -1,5 +1,6 @@
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -51,6 +52,10 @@ Request ParseArguments(int argc, char** argv) {
       ++i;
       break;
     }
+    if (argument == "--no-exec") {
+      request.no_exec = true;
+      continue;
+    }
     const size_t equals = argument.find('=');
     if (!argument.starts_with("--") || equals == std::string_view::npos) {
       Fail("'" + std::string(argument) + "' is not an option");
@@ -80,11 +85,28 @@ Request ParseArguments(int argc, char** argv) {
       request.nice = static_cast<int>(Number(option, value));
     } else if (option == "directory") {
       request.directory = value;
+    } else if (option == "root") {
+      if (value != "minimal" && value != "hidden") Fail("--root is minimal or hidden");
+      request.root = value == "minimal" ? Root::kMinimal : Root::kHidden;
+    } else if (option == "show") {
+      request.show.emplace_back(value);
+    } else if (option == "hide") {
+      request.hide.emplace_back(value);
+    } else if (option == "device") {
+      request.devices.emplace_back(value);
+    } else if (option == "status-fd") {
+      request.status_fd = static_cast<int>(Number(option, value));
+    } else if (option == "filter") {
+      if (value != "device" && value != "compile") Fail("--filter is device or compile");
+      request.filter = value == "device" ? Filter::kDevice : Filter::kCompile;
     } else {
       Fail("there is no option --" + std::string(option));
     }
   }
   if (request.parent == 0) Fail("--parent is missing");
+  if (request.root != Root::kShared && request.directory.empty()) {
+    Fail("--root needs a --directory");
+  }
   if (i >= argc) Fail("there is no program to execute");
   for (; i < argc; ++i) request.command.push_back(argv[i]);
   request.command.push_back(nullptr);

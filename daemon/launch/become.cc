@@ -1,4 +1,6 @@
+#include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -35,6 +37,40 @@ void SetLimits(const Request& request) {
   }
 }
 
+// Root without capabilities, too: executing as uid 0 would give them all back.
+void DropCapabilities() {
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability, 0, 0, 0) >= 0; ++capability) {
+    prctl(PR_CAPBSET_DROP, capability, 0, 0, 0);  // fails for who has none to drop
+  }
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  if (syscall(SYS_capset, &header, none) != 0) Fail("dropping capabilities", errno);
+}
+
+// A descriptor of the program under a number that cannot be made again: RLIMIT_NOFILE is lowered to
+// just that number before the program runs, and descriptors received later get low numbers. So a
+// filter that lets only this number be executed lets nothing be executed afterwards. -1: the limit
+// does not allow it.
+int OpenOutOfReach(const char* program, const Request& request) {
+  rlim_t files = 0;
+  for (const auto& [limit, value] : request.limits) {
+    if (limit == RLIMIT_NOFILE) files = value;
+  }
+  rlimit now{};
+  getrlimit(RLIMIT_NOFILE, &now);
+  if (files == 0 || files >= now.rlim_max) return -1;
+  now.rlim_cur = now.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &now);
+  const int fd = open(program, O_PATH | O_CLOEXEC);
+  if (fd < 0) Fail(std::string("opening ") + program, errno);
+  const int high = fcntl(fd, F_DUPFD_CLOEXEC, static_cast<int>(files));
+  close(fd);
+  return high;
+}
+
+}  // namespace
+
 void SetPriority(int nice_by) {
   if (nice_by <= 0) return;
   errno = 0;
@@ -59,7 +95,6 @@ void ChangeUser(const Request& request) {
   if (request.uid != 0 && setresuid(0, 0, 0) == 0) Fail("uid 0 could be taken back");
 }
 
-// After the change of user, which clears it.
 void DieWithParent(pid_t parent) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
   if (getppid() != parent) Fail("kcached has ended meanwhile");
@@ -74,21 +109,22 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-}  // namespace
-
 void Become(const Request& request) {
-  ResetSignals();
-  SetPriority(request.nice);
-  SetLimits(request);
-  ChangeUser(request);
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) Fail("giving up new privileges", errno);
+  const char* program = request.command[0];
   if (!request.directory.empty() && chdir(request.directory.c_str()) != 0) {
     Fail("entering " + request.directory, errno);
   }
-  DieWithParent(request.parent);
-  execv(request.command[0], request.command.data());
-  std::fprintf(stderr, "kcache-launch: executing %s: %s\n", request.command[0],
-               std::strerror(errno));
+  const int exec_fd = request.no_exec ? OpenOutOfReach(program, request) : -1;
+  SetLimits(request);
+  DropCapabilities();
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) Fail("giving up new privileges", errno);
+  LoadFilter(request.filter, exec_fd);
+  if (exec_fd >= 0) {
+    syscall(SYS_execveat, exec_fd, "", request.command.data(), environ, AT_EMPTY_PATH);
+  } else {
+    execv(program, request.command.data());
+  }
+  std::fprintf(stderr, "kcache-launch: executing %s: %s\n", program, std::strerror(errno));
   std::fflush(stderr);
   std::_Exit(kExecFailed);
 }

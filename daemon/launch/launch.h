@@ -18,6 +18,14 @@ namespace kcache::launch {
 constexpr int kSetupFailed = 126;
 constexpr int kExecFailed = 127;
 
+enum class Root {
+  kShared,   // no namespaces
+  kMinimal,
+  kHidden,
+};
+
+enum class Filter { kNone, kDevice, kCompile };
+
 struct Request {
   pid_t parent = 0;
   bool change_user = false;
@@ -27,6 +35,13 @@ struct Request {
   std::vector<std::pair<int, uint64_t>> limits;  // RLIMIT_*, value
   int nice = 0;
   std::string directory;
+  Root root = Root::kShared;
+  std::vector<std::string> show;
+  std::vector<std::string> hide;
+  std::vector<std::string> devices;
+  int status_fd = -1;
+  Filter filter = Filter::kNone;
+  bool no_exec = false;
   std::vector<char*> command;  // null-terminated
 };
 
@@ -35,8 +50,29 @@ struct Request {
 
 Request ParseArguments(int argc, char** argv);
 
-// Does what the request says and executes its command.
+void ResetSignals();
+void SetPriority(int nice_by);
+void ChangeUser(const Request& request);
+// After the change of user, which clears the parent-death signal.
+void DieWithParent(pid_t parent);
+
+// New namespaces for this process and, for pids, its children (namespaces.cc). Whether that took a
+// user namespace.
+bool EnterNamespaces(const Request& request);
+// The file system that the request asks for (root.cc). Then, in the first process of the pid
+// namespace, its own /proc.
+void BuildRoot(const Request& request, bool in_user_namespace);
+void MountProc();
+
+// Runs the command in namespaces and waits for it; ends as the command ended (isolated.cc).
+[[noreturn]] void RunIsolated(const Request& request);
+
+// The last steps: limits, no new privileges, no capabilities, the filter, exec (become.cc).
 [[noreturn]] void Become(const Request& request);
+
+// Loads the seccomp filter (filter.cc). `exec_fd`: the only descriptor that may be executed; -1: any
+// program may.
+void LoadFilter(Filter filter, int exec_fd);
 
 }  // namespace kcache::launch
 

@@ -11,7 +11,20 @@
 //   --groups=N,N          supplementary groups; none when absent
 //   --limit=NAME=VALUE    a resource limit: as, core, cpu, data, fsize, nofile, nproc
 //   --nice=N              added to the niceness; I/O class idle from 10 on
-//   --directory=PATH      working directory
+//   --directory=PATH      working directory; the only one that can be written in namespaces
+//
+//   --root=minimal        namespaces, with a file system of /usr, what --show names, and --directory
+//   --root=hidden         namespaces, with the file system as it is, read-only, without what --hide
+//                         names; for drivers that need more than anybody can list
+//   --show=PATH           visible, read-only; may be missing
+//   --hide=PATH           empty (hidden root only)
+//   --device=PATH         a device node that is visible besides null, zero, full, random, urandom;
+//                         with a hidden root and no --device all of them are
+//   --status-fd=N         a socket on which a pidfd of the namespaces' first process is sent: when
+//                         that is readable, every process in them is gone
+//   --filter=device       system calls that a backend never needs fail with EPERM, and so do sockets
+//                         other than local ones
+//   --filter=compile      the same without netlink; with --no-exec also without executing anything
 //
 // Exit status 126: an option cannot be honoured; 127: PROGRAM cannot be executed. The reason is on
 // stderr, which kcached keeps as the process's last words.
@@ -19,6 +32,13 @@
 #include "daemon/launch/launch.h"
 
 int main(int argc, char** argv) {
-  kcache::launch::Request request = kcache::launch::ParseArguments(argc, argv);
-  kcache::launch::Become(request);
+  const kcache::launch::Request request = kcache::launch::ParseArguments(argc, argv);
+  kcache::launch::ResetSignals();
+  kcache::launch::SetPriority(request.nice);
+  if (request.root == kcache::launch::Root::kShared) {
+    kcache::launch::ChangeUser(request);
+    kcache::launch::DieWithParent(request.parent);
+    kcache::launch::Become(request);
+  }
+  kcache::launch::RunIsolated(request);
 }

@@ -71,10 +71,8 @@ void BackendHostLauncher::Launch(const std::shared_ptr<HostProcess>& host,
                       absl::StrCat("--execution-fd=", kExecutionFd)};
   launch.descriptors.emplace_back(kControlFd, std::move(control->theirs));
   launch.descriptors.emplace_back(kExecutionFd, std::move(execution->listening));
-  const std::vector<std::string> environment(spec.device.host_environment().begin(),
-                                             spec.device.host_environment().end());
   parts_.isolation->ForHost(program, *directory,
-                            {.uid = spec.uid, .gid = spec.gid, .own_groups = true}, environment,
+                            {.uid = spec.uid, .gid = spec.gid, .own_groups = true}, spec.device,
                             &launch);
   auto ours = std::make_shared<ops::UniqueFd>(std::move(control->ours));
   parts_.host.supervisor->Start(

@@ -1,13 +1,23 @@
 #include "daemon/workers/isolation.h"
 
 #include <linux/capability.h>
+#include <fcntl.h>
 #include <pwd.h>
+#include <spawn.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "contract/strings.h"
+#include "daemon/ops/system_error.h"
+#include "daemon/workers/exit_status.h"
+#include "daemon/workers/private_directory.h"
 
 namespace kcache::workers {
 namespace {
@@ -31,7 +41,104 @@ std::optional<LaunchUser> LookUp(const std::string& name) {
   return LaunchUser{.uid = found->pw_uid, .gid = found->pw_gid, .own_groups = true};
 }
 
+// Variables of a backend's environment that name files which it reads, ":"-separated.
+constexpr std::string_view kPathVariables[] = {
+    "LD_LIBRARY_PATH=",  "OCL_ICD_VENDORS=",  "OCL_ICD_FILENAMES=", "OPENCL_VENDOR_PATH=",
+    "VK_ICD_FILENAMES=", "VK_DRIVER_FILES=",  "KCACHE_CUDA_TOOLKIT="};
+
+// What every NVIDIA or AMD process opens besides the nodes of its own cards.
+constexpr const char* kSharedNodes[] = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+                                        "/dev/nvidia-modeset", "/dev/nvidia-caps", "/dev/kfd"};
+
+// Directories of people and services, where no driver has anything to read.
+constexpr const char* kPrivate[] = {"/home", "/root", "/run/user", "/var/tmp", "/var/cache/kcached",
+                                    "/var/lib/kcached"};
+
+// Whether the launcher gets /bin/true to run with these arguments. Its words go to `output`.
+bool Try(const std::vector<std::string>& command, std::string* output) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return false;
+  ops::UniqueFd read_end(ends[0]);
+  ops::UniqueFd write_end(ends[1]);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDERR_FILENO);
+  std::vector<std::string> words = command;
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  char* no_environment[] = {nullptr};
+  pid_t pid = 0;
+  const int error =
+      posix_spawn(&pid, arguments[0], &actions, nullptr, arguments.data(), no_environment);
+  posix_spawn_file_actions_destroy(&actions);
+  write_end.Reset();
+  if (error != 0) {
+    *output = ops::ErrnoText(error);
+    return false;
+  }
+  char buffer[1024];
+  for (ssize_t n = 0; (n = read(read_end.get(), buffer, sizeof buffer)) > 0;) {
+    output->append(buffer, static_cast<size_t>(n));
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 }  // namespace
+
+absl::Status Isolation::ChooseSandbox(const std::string& launcher,
+                                      const std::string& work_directory) {
+  if (config_->sandbox == "off") {
+    why_no_namespaces_ = "isolation.sandbox is off";
+    return absl::OkStatus();
+  }
+  filter_ = true;
+  auto directory = MakePrivateDirectory(work_directory, "try", std::nullopt);
+  if (!directory.ok()) return directory.status();
+  for (const Sandbox::Root root : {Sandbox::Root::kMinimal, Sandbox::Root::kHidden}) {
+    LaunchSpec spec;
+    spec.program = "/bin/true";
+    spec.directory = *directory;
+    spec.sandbox.root = root;
+    spec.sandbox.filter = Sandbox::Filter::kDevice;
+    std::string output;
+    if (!Try(LauncherArguments(spec, launcher, getpid(), {}, -1), &output)) {
+      why_no_namespaces_ = "namespaces cannot be had" + LastWords(output);
+      break;
+    }
+  }
+  RemoveTree(*directory);
+  namespaces_ = why_no_namespaces_.empty();
+  if (namespaces_ || config_->sandbox != "required") return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("isolation.sandbox is required, but ", why_no_namespaces_));
+}
+
+void Isolation::Confine(Sandbox::Root root, Sandbox::Filter filter, const BackendProgram& program,
+                        LaunchSpec* spec) const {
+  Sandbox& sandbox = spec->sandbox;
+  if (filter_) sandbox.filter = filter;
+  if (!namespaces_) return;
+  sandbox.root = root;
+  const std::filesystem::path path(program.path);
+  sandbox.show.push_back(path.parent_path().string());
+  for (const std::string& variable : spec->environment) {
+    for (const std::string_view name : kPathVariables) {
+      if (!std::string_view(variable).starts_with(name)) continue;
+      for (absl::string_view item :
+           absl::StrSplit(AbslView(std::string_view(variable).substr(name.size())), ':',
+                          absl::SkipEmpty())) {
+        if (item[0] == '/') sandbox.show.emplace_back(item.data(), item.size());
+      }
+    }
+  }
+  for (const std::string& readable : program.compile_profile.readable_paths()) {
+    if (readable.starts_with("/")) sandbox.show.push_back(readable);
+  }
+  sandbox.hide = {config_->runtime_dir, config_->state_dir};
+}
 
 bool MayChangeUser() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -49,11 +156,14 @@ Isolation::Isolation(const ops::Config* config)
 }
 
 std::string Isolation::Describe() const {
-  if (!may_change_user_) {
-    return absl::StrCat("backends run as kcached's own uid ", geteuid());
-  }
-  return absl::StrCat("hosts run as the user they serve, compiles as uid ",
-                      compile_user_ ? compile_user_->uid : geteuid());
+  std::string text =
+      may_change_user_ ? absl::StrCat("hosts run as the user they serve, compiles as uid ",
+                                      compile_user_ ? compile_user_->uid : geteuid())
+                       : absl::StrCat("backends run as kcached's own uid ", geteuid());
+  absl::StrAppend(&text, namespaces_ ? ", in namespaces of their own"
+                                     : ", without namespaces (" + why_no_namespaces_ + ")",
+                  filter_ ? ", with a system call filter" : ", without a system call filter");
+  return text;
 }
 
 std::optional<LaunchUser> Isolation::compile_user() const { return compile_user_; }
@@ -73,6 +183,7 @@ void Isolation::ForProbe(const BackendProgram& program, const std::string& direc
   spec->limits = {{"core", 0}, {"nofile", kFiles}};
   spec->memory_limit = config_->compile_memory;
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
+  Confine(Sandbox::Root::kHidden, Sandbox::Filter::kDevice, program, spec);
 }
 
 void Isolation::ForCompile(const BackendProgram& program, const std::string& directory,
@@ -97,17 +208,37 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   if (spec->user) spec->limits.emplace_back("nproc", config_->compile_processes);
   spec->memory_limit = config_->compile_memory;
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
+  const v1::CompileProfile& profile = program.compile_profile;
+  const bool drivers = profile.needs_device() && !profile.device_nodes().empty();
+  Confine(drivers ? Sandbox::Root::kHidden : Sandbox::Root::kMinimal, Sandbox::Filter::kCompile,
+          program, spec);
+  // A sanitizer executes its symbolizer.
+  spec->sandbox.no_exec = !profile.executes_programs() && !kSanitized;
+  if (!drivers || !namespaces_) return;
+  spec->sandbox.hide.insert(spec->sandbox.hide.end(), std::begin(kPrivate), std::end(kPrivate));
+  spec->sandbox.devices.assign(profile.device_nodes().begin(), profile.device_nodes().end());
+  spec->sandbox.devices.insert(spec->sandbox.devices.end(), std::begin(kSharedNodes),
+                               std::end(kSharedNodes));
 }
 
 void Isolation::ForHost(const BackendProgram& program, const std::string& directory,
-                        LaunchUser user, const std::vector<std::string>& device_environment,
-                        LaunchSpec* spec) const {
+                        LaunchUser user, const v1::DeviceInfo& device, LaunchSpec* spec) const {
   spec->program = program.path;
   spec->user = host_user(user.uid, user.gid);
   spec->directory = directory;
   spec->limits = {{"core", 0}, {"nofile", kHostFiles}};
-  spec->environment =
-      BackendEnvironment(directory, config_->backend_environment, device_environment);
+  spec->environment = BackendEnvironment(
+      directory, config_->backend_environment,
+      {device.host_environment().begin(), device.host_environment().end()});
+  const bool drivers = !device.is_cpu();
+  Confine(drivers ? Sandbox::Root::kHidden : Sandbox::Root::kMinimal, Sandbox::Filter::kDevice,
+          program, spec);
+  if (!drivers || !namespaces_) return;
+  spec->sandbox.hide.insert(spec->sandbox.hide.end(), std::begin(kPrivate), std::end(kPrivate));
+  if (device.device_nodes().empty()) return;  // it does not say: all are visible
+  spec->sandbox.devices.assign(device.device_nodes().begin(), device.device_nodes().end());
+  spec->sandbox.devices.insert(spec->sandbox.devices.end(), std::begin(kSharedNodes),
+                               std::end(kSharedNodes));
 }
 
 }  // namespace kcache::workers

@@ -1,5 +1,14 @@
-// How backend processes are kept apart: which user, which limits, which private directory. One place
-// decides, so that probes, compile workers and device hosts agree.
+// How backend processes are kept apart: which user, which limits, which private directory, which
+// namespaces and system calls. One place decides, so that probes, compile workers and device hosts agree.
+//
+//   process                   file system                                   system calls
+//   probe                     as it is, read-only, without kcached's own    device
+//   compile, no device node   minimal                                       compile, no exec if it can
+//   compile, device nodes     as it is, read-only, without what is private  compile, no exec if it can
+//   host of a CPU device      minimal                                       device
+//   host of another device    as it is, read-only, without what is private  device
+//
+// All in mount, pid, network, IPC and UTS namespaces, where the system lets us.
 //
 // Threads: constant after start-up; any thread.
 
@@ -21,6 +30,10 @@ class Isolation {
   // `config` outlives this object.
   explicit Isolation(const ops::Config* config);
 
+  // Tries what works here, with `launcher` and a directory below `work_directory`. Fails only where
+  // isolation.sandbox = "required" cannot be kept. Blocks; before the first process is started.
+  absl::Status ChooseSandbox(const std::string& launcher, const std::string& work_directory);
+
   // Whether processes can run as other users (CAP_SETUID and CAP_SETGID).
   bool may_change_user() const { return may_change_user_; }
   // For people: what is in force.
@@ -32,16 +45,24 @@ class Isolation {
   void ForCompile(const BackendProgram& program, const std::string& directory,
                   LaunchSpec* spec) const;
   void ForHost(const BackendProgram& program, const std::string& directory, LaunchUser user,
-               const std::vector<std::string>& device_environment, LaunchSpec* spec) const;
+               const v1::DeviceInfo& device, LaunchSpec* spec) const;
 
   // Who owns the private directory and the sockets of such a process; none: kcached itself.
   std::optional<LaunchUser> compile_user() const;
   std::optional<LaunchUser> host_user(uid_t uid, gid_t gid) const;
 
+  bool namespaces() const { return namespaces_; }
+
  private:
+  void Confine(Sandbox::Root root, Sandbox::Filter filter, const BackendProgram& program,
+               LaunchSpec* spec) const;
+
   const ops::Config* const config_;
   bool may_change_user_ = false;
   std::optional<LaunchUser> compile_user_;
+  bool filter_ = false;
+  bool namespaces_ = false;
+  std::string why_no_namespaces_;
 };
 
 // Whether this process has CAP_SETUID and CAP_SETGID in effect.

@@ -10,7 +10,8 @@
 namespace kcache::workers {
 
 std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
-                                           pid_t parent, const std::vector<gid_t>& groups) {
+                                           pid_t parent, const std::vector<gid_t>& groups,
+                                           int status_fd) {
   std::vector<std::string> arguments{launcher, absl::StrCat("--parent=", parent)};
   if (spec.user) {
     arguments.push_back(absl::StrCat("--uid=", spec.user->uid));
@@ -22,6 +23,22 @@ std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::st
   }
   if (spec.nice > 0) arguments.push_back(absl::StrCat("--nice=", spec.nice));
   if (!spec.directory.empty()) arguments.push_back("--directory=" + spec.directory);
+  const Sandbox& sandbox = spec.sandbox;
+  if (sandbox.root != Sandbox::Root::kShared) {
+    const bool minimal = sandbox.root == Sandbox::Root::kMinimal;
+    arguments.push_back(minimal ? "--root=minimal" : "--root=hidden");
+    for (const std::string& path : sandbox.show) arguments.push_back("--show=" + path);
+    if (!minimal) {
+      for (const std::string& path : sandbox.hide) arguments.push_back("--hide=" + path);
+    }
+    for (const std::string& path : sandbox.devices) arguments.push_back("--device=" + path);
+    if (status_fd >= 0) arguments.push_back(absl::StrCat("--status-fd=", status_fd));
+  }
+  if (sandbox.filter != Sandbox::Filter::kNone) {
+    arguments.push_back(sandbox.filter == Sandbox::Filter::kDevice ? "--filter=device"
+                                                                   : "--filter=compile");
+    if (sandbox.no_exec) arguments.push_back("--no-exec");
+  }
   arguments.push_back("--");
   arguments.push_back(spec.program);
   arguments.insert(arguments.end(), spec.arguments.begin(), spec.arguments.end());

@@ -23,6 +23,18 @@ struct LaunchUser {
   bool own_groups = false;  // with the user's supplementary groups: device nodes often want one
 };
 
+// Namespaces, file system and system calls; kcache-launch's words for them.
+struct Sandbox {
+  enum class Root { kShared, kMinimal, kHidden };
+  enum class Filter { kNone, kDevice, kCompile };
+  Root root = Root::kShared;
+  Filter filter = Filter::kNone;
+  bool no_exec = false;
+  std::vector<std::string> show;
+  std::vector<std::string> hide;
+  std::vector<std::string> devices;
+};
+
 struct LaunchSpec {
   std::string label;  // for the log: "probe OpenCL"
   std::string program;
@@ -32,15 +44,18 @@ struct LaunchSpec {
   std::optional<LaunchUser> user;  // absent: kcached's own
   std::vector<std::pair<std::string, uint64_t>> limits;  // kcache-launch --limit
   int nice = 0;
+  Sandbox sandbox;
   // (descriptor in the child, ours); 0, 1 and 2 are the supervisor's.
   std::vector<std::pair<int, ops::UniqueFd>> descriptors;
   uint64_t capture_output = 0;  // bytes of stdout to keep; beyond, the process is ended
   uint64_t memory_limit = 0;    // resident bytes of the process and its descendants; 0: none
 };
 
-// The command line of kcache-launch. `groups` are the numbers to give the user.
+// The command line of kcache-launch. `groups` are the numbers to give the user; `status_fd` is the
+// child's descriptor for --status-fd, when there are namespaces.
 std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
-                                           pid_t parent, const std::vector<gid_t>& groups);
+                                           pid_t parent, const std::vector<gid_t>& groups,
+                                           int status_fd);
 
 // The supplementary groups of `user`, from the user database; empty for an unknown user. May block.
 std::vector<gid_t> GroupsOf(const LaunchUser& user);

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <sys/wait.h>
@@ -12,6 +15,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,6 +35,7 @@ constexpr long kMemoryTickNanoseconds = 100'000'000;
 // overwrite one that is still needed.
 constexpr int kFirstOwnDescriptor = 64;
 
+constexpr int kStatusFd = kFirstOwnDescriptor - 1;  // in the child
 constexpr int kPidfdType = 3;  // P_PIDFD
 
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
@@ -52,6 +57,32 @@ absl::StatusOr<UniqueFd> MoveUp(int fd) {
   UniqueFd moved(fcntl(fd, F_DUPFD_CLOEXEC, kFirstOwnDescriptor));
   if (!moved.valid()) return SystemError(errno, "duplicating a file descriptor");
   return moved;
+}
+
+// The descriptor that came with a byte; invalid: none did.
+UniqueFd ReceiveFd(int socket) {
+  char byte = 0;
+  iovec data{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1) return {};
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_type != SCM_RIGHTS ||
+      header->cmsg_len != CMSG_LEN(sizeof(int))) {
+    return {};
+  }
+  int fd = -1;
+  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
+  return UniqueFd(fd);
+}
+
+bool HasExited(int pidfd) {
+  pollfd state{pidfd, POLLIN, 0};
+  return poll(&state, 1, 0) == 1;
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {
@@ -119,6 +150,8 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launc
   if (!loop.ok()) return loop.status();
   UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.valid()) return SystemError(errno, "creating a timer");
+  // The first process of a pid namespace whose kcache-launch was killed becomes ours to reap.
+  prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(launcher), executor));
   supervisor->loop_ = *std::move(loop);
   supervisor->memory_timer_ = std::move(timer);
@@ -228,13 +261,25 @@ void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<Child
   }
   give(STDERR_FILENO, errors->write.get());
   for (const auto& [child_fd, fd] : spec.descriptors) give(child_fd, fd.get());
+  UniqueFd status;
+  if (spec.sandbox.root != Sandbox::Root::kShared) {
+    int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+      status = UniqueFd(ends[0]);
+      const UniqueFd theirs(ends[1]);
+      give(kStatusFd, theirs.get());
+    } else {
+      arranged.Update(SystemError(errno, "creating a status socket"));
+    }
+  }
 
   pid_t pid = 0;
   int error = 0;
   if (arranged.ok()) {
     const std::vector<gid_t> groups =
         spec.user && spec.user->own_groups ? GroupsOf(*spec.user) : std::vector<gid_t>();
-    std::vector<std::string> arguments = LauncherArguments(spec, launcher_, getpid(), groups);
+    std::vector<std::string> arguments =
+        LauncherArguments(spec, launcher_, getpid(), groups, status.valid() ? kStatusFd : -1);
     error = posix_spawn(&pid, launcher_.c_str(), &actions, &attributes, Pointers(arguments).data(),
                         Pointers(spec.environment).data());
   }
@@ -249,6 +294,7 @@ void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<Child
   child->pidfd_ = UniqueFd(PidfdOpen(pid));
   child->stderr_ = std::move(errors->read);
   if (spec.capture_output > 0) child->stdout_ = std::move(output->read);
+  child->status_ = std::move(status);
   child->capture_output_ = spec.capture_output;
   child->memory_limit_ = spec.memory_limit;
   child->exited_ = std::move(exited);
@@ -274,6 +320,9 @@ void Supervisor::Watch(const ChildPtr& child) {
   if (child->stdout_.valid()) {
     child->stdout_watch_ =
         add(child->stdout_.get(), [this, child](uint32_t) { OnReadable(child, false); });
+  }
+  if (child->status_.valid()) {
+    child->status_watch_ = add(child->status_.get(), [this, child](uint32_t) { OnStatus(child); });
   }
   if (child->memory_limit_ > 0) {
     const itimerspec every{{0, kMemoryTickNanoseconds}, {0, kMemoryTickNanoseconds}};
@@ -338,9 +387,16 @@ void Supervisor::OnMemoryTick() {
   timerfd_settime(memory_timer_.get(), 0, &never, nullptr);
 }
 
+void Supervisor::OnStatus(const ChildPtr& child) {
+  loop_->Remove(child->status_watch_);
+  child->status_watch_ = 0;
+  child->namespace_ = ReceiveFd(child->status_.get());
+  child->status_.Reset();
+}
+
 void Supervisor::OnExit(const ChildPtr& child) {
   siginfo_t info{};
-  ExitStatus status;
+  ExitStatus& status = child->status_of_exit_;
   {
     MutexLock lock(&child->mutex_);
     if (child->gone_) return;
@@ -361,10 +417,36 @@ void Supervisor::OnExit(const ChildPtr& child) {
   } else {
     status.signal = info.si_status;
   }
+  loop_->Remove(child->pid_watch_);
+  if (child->status_watch_ != 0) OnStatus(child);
+  if (child->namespace_.valid() && !HasExited(child->namespace_.get())) {
+    auto watch = loop_->Add(child->namespace_.get(), EPOLLIN,
+                            [this, child](uint32_t) { OnNamespaceGone(child); });
+    if (watch.ok()) {
+      child->namespace_watch_ = *watch;
+      return;
+    }
+    status.verified = false;
+  }
+  OnNamespaceGone(child);
+}
+
+void Supervisor::OnNamespaceGone(const ChildPtr& child) {
+  if (child->namespace_.valid()) {
+    loop_->Remove(child->namespace_watch_);
+    siginfo_t info{};
+    // Ours only when its kcache-launch went first; else it was reaped there.
+    waitid(static_cast<idtype_t>(kPidfdType), static_cast<id_t>(child->namespace_.get()), &info,
+           WEXITED | WNOHANG);
+  }
+  Report(child);
+}
+
+void Supervisor::Report(const ChildPtr& child) {
+  ExitStatus& status = child->status_of_exit_;
   // What is in the pipes now is all that it said.
   if (child->stderr_watch_ != 0) OnReadable(child, true);
   if (child->stdout_watch_ != 0) OnReadable(child, false);
-  loop_->Remove(child->pid_watch_);
   loop_->Remove(child->stderr_watch_);
   loop_->Remove(child->stdout_watch_);
   child->stderr_.Reset();

@@ -6,7 +6,9 @@
 //
 // All processes are children of the one spawner thread, which ends only with the daemon: the
 // parent-death signal that kcache-launch arms fires when the *thread* that spawned exits. Each process
-// leads a session of its own; when it has exited, what is left of its process group is killed.
+// leads a session of its own; when it has exited, what is left of its process group is killed. One in a
+// pid namespace has exited when the kernel reports the end of that namespace's first process, too: then
+// nothing of it is left, however it hid.
 //
 // Threads: Start, Child::Kill and RunDetached from any thread; callbacks on the executor. `started`
 // comes before `exited`; after a failed start there is no `exited`.
@@ -55,9 +57,14 @@ class Child {
   // The loop thread's.
   ops::UniqueFd stderr_;
   ops::UniqueFd stdout_;
+  ops::UniqueFd status_;  // kcache-launch sends `namespace_` on it
+  ops::UniqueFd namespace_;  // pidfd of the pid namespace's first process
   ops::EpollLoop::WatchId pid_watch_ = 0;
   ops::EpollLoop::WatchId stderr_watch_ = 0;
   ops::EpollLoop::WatchId stdout_watch_ = 0;
+  ops::EpollLoop::WatchId status_watch_ = 0;
+  ops::EpollLoop::WatchId namespace_watch_ = 0;
+  ExitStatus status_of_exit_;
   std::string last_words_;
   uint64_t stderr_bytes_ = 0;
   std::string output_;
@@ -99,7 +106,10 @@ class Supervisor {
   void Watch(const ChildPtr& child);
   // Loop thread.
   void OnReadable(const ChildPtr& child, bool is_stderr);
+  void OnStatus(const ChildPtr& child);
   void OnExit(const ChildPtr& child);
+  void OnNamespaceGone(const ChildPtr& child);
+  void Report(const ChildPtr& child);
   void OnMemoryTick();
 
   const std::string launcher_;
