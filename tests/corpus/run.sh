@@ -53,6 +53,7 @@ fetch() {
 for corpus in "${corpora[@]}"; do fetch "$corpus"; done
 
 work=$(mktemp -d)
+chmod 711 "$work"  # compiles run as another user, in directories below
 mkdir -p "$work/run" "$work/pocl"
 daemon=
 cleanup() {
@@ -87,6 +88,8 @@ print(status.get(name, status.get(camel, 0)))' "$1"
 }
 # field NAME: of the last line of stdin, "name=value name=value".
 field() { tail -1 | tr ' ' '\n' | sed -n "s/^$1=//p"; }
+
+"$control" devices | grep -q 'OpenCL:0' || { "$control" devices; cat "$work/daemon.log" >&2; exit 1; }
 
 summary= bad=0
 
