@@ -130,7 +130,8 @@ void BackendProber::Finish(const std::shared_ptr<Round>& round, const std::strin
                            v1::ProbeReport report) {
   if (!path.empty()) {
     for (BackendProgram& program : parts_.programs->all()) {
-      if (program.path != path || !report.available()) continue;
+      // A family without a device still compiles, and needs what its profile says for that.
+      if (program.path != path || (!report.available() && report.compilers().empty())) continue;
       program.family = report.family();
       program.compile_profile = report.compile_profile();
     }
