@@ -32,7 +32,10 @@ Host::Host(Family* family, std::function<void(const absl::Status&)> on_lost)
       on_lost_(std::move(on_lost)),
       ledger_([this](v1::LabelChange change) { Push(LabelEvent(std::move(change))); }) {}
 
-Host::~Host() = default;
+Host::~Host() {
+  // Its thread uses everything else.
+  watchdog_.reset();
+}
 
 // ---- control ------------------------------------------------------------------------------------
 
@@ -65,6 +68,11 @@ v1::OpenContextReply Host::OpenContext(const v1::OpenContextRequest& request) {
     AfterInFlight([this, id = old.ledger] { ledger_.ReleaseOne(id).IgnoreError(); });
   });
   *reply.mutable_device() = context_->device();
+  if (request.stalled_kernel_ms() > 0) {
+    watchdog_ = std::make_unique<StallWatchdog>(
+        std::chrono::milliseconds(request.stalled_kernel_ms()), [this] { return Progress(); },
+        [this](const absl::Status& why) { Lost(why); });
+  }
   open_.store(true);
   return reply;
 }
@@ -295,6 +303,16 @@ bool Host::NoteIfLost(const absl::Status& status) {
   if (reason != v1::DEVICE_LOST && reason != v1::KERNEL_FAULT) return false;
   Lost(status);
   return true;
+}
+
+std::vector<StallWatchdog::QueueProgress> Host::Progress() const {
+  std::vector<StallWatchdog::QueueProgress> progress;
+  for (const auto& session : Sessions()) {
+    for (const auto& queue : session->Queues()) {
+      progress.push_back({session->id(), queue->number(), queue->busy(), queue->completed()});
+    }
+  }
+  return progress;
 }
 
 void Host::Lost(const absl::Status& why) {

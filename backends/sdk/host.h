@@ -31,6 +31,7 @@
 #include "backends/sdk/op_cache.h"
 #include "backends/sdk/queue_engine.h"
 #include "backends/sdk/slot_table.h"
+#include "backends/sdk/stall_watchdog.h"
 #include "contract/lease_token.h"
 #include "contract/mutex.h"
 #include "kcache/v1/backend.pb.h"
@@ -89,6 +90,8 @@ class Host {
   Ledger* ledger() { return &ledger_; }
   OpCache* op_cache() const { return op_cache_.get(); }
   AdmissionGate* gate() { return &gate_; }
+  // Whether somebody watches that queues make progress.
+  bool watched() const { return watchdog_ != nullptr; }
   void Lost(const absl::Status& why);
   // Whether a status means that the context is dead; then Lost has been called.
   bool NoteIfLost(const absl::Status& status);
@@ -106,6 +109,7 @@ class Host {
   void AwaitPositions(const v1::FenceRequest& request);
   bool Reached(const v1::FenceRequest& request) const;
   bool AllIdle(Deadline deadline);
+  std::vector<StallWatchdog::QueueProgress> Progress() const;
 
   Family* const family_;
   const std::function<void(const absl::Status&)> on_lost_;
@@ -133,6 +137,8 @@ class Host {
   CondVar events_changed_;
   std::deque<v1::HostEvent> events_ ABSL_GUARDED_BY(events_mutex_);
   bool closing_ ABSL_GUARDED_BY(events_mutex_) = false;
+
+  std::unique_ptr<StallWatchdog> watchdog_;  // set by OpenContext; null: nobody watches
 
   std::atomic<uint64_t> launches_{0};
   std::atomic<uint64_t> refused_{0};

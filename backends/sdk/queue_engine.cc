@@ -9,33 +9,41 @@
 namespace kcache::backend {
 
 absl::StatusOr<std::unique_ptr<QueueEngine>> QueueEngine::Create(Context* context, uint32_t number,
-                                                                 OnError on_error) {
+                                                                 OnError on_error,
+                                                                 uint64_t mark_every) {
   auto handle = context->CreateQueue();
   if (!handle.ok()) return handle.status();
   return std::unique_ptr<QueueEngine>(
-      new QueueEngine(context, number, *handle, std::move(on_error)));
+      new QueueEngine(context, number, *handle, std::move(on_error), mark_every));
 }
 
-QueueEngine::QueueEngine(Context* context, uint32_t number, QueueHandle handle, OnError on_error)
-    : context_(context), number_(number), handle_(handle), on_error_(std::move(on_error)) {
+QueueEngine::QueueEngine(Context* context, uint32_t number, QueueHandle handle, OnError on_error,
+                         uint64_t mark_every)
+    : context_(context),
+      number_(number),
+      handle_(handle),
+      on_error_(std::move(on_error)),
+      mark_every_(mark_every) {
   thread_ = std::thread([this] { Run(); });
 }
 
 QueueEngine::~QueueEngine() { Close().IgnoreError(); }
 
+// Numbered under the driver's lock: a marker that another thread records in between would otherwise
+// stand for a command that the driver does not have yet.
 absl::Status QueueEngine::Submit(uint64_t count,
                                  absl::FunctionRef<absl::Status(QueueHandle)> call) {
   uint64_t sequence;
-  {
-    MutexLock lock(&mutex_);
-    admitted_ += count;
-    sequence = admitted_;
-  }
   absl::Status status;
   {
     MutexLock driver(&driver_);
+    {
+      MutexLock lock(&mutex_);
+      admitted_ += count;
+      sequence = admitted_;
+    }
     status = call(handle_);
-    if (sequence - last_await_ >= kProgressEvery) AwaitLocked(nullptr);
+    if (sequence - last_await_ >= mark_every_) AwaitLocked(nullptr);
   }
   if (!status.ok()) Note(sequence, status);
   return status;
@@ -43,22 +51,14 @@ absl::Status QueueEngine::Submit(uint64_t count,
 
 absl::Status QueueEngine::SubmitLaunch(uint32_t slot, uint64_t count,
                                        absl::FunctionRef<absl::Status(QueueHandle)> call) {
-  uint64_t sequence;
-  {
-    MutexLock lock(&mutex_);
-    admitted_ += count;
-    sequence = admitted_;
-    if (last_use_.size() <= slot) last_use_.resize(slot + 1, 0);
-    last_use_[slot] = sequence;
-  }
-  absl::Status status;
-  {
-    MutexLock driver(&driver_);
-    status = call(handle_);
-    if (sequence - last_await_ >= kProgressEvery) AwaitLocked(nullptr);
-  }
-  if (!status.ok()) Note(sequence, status);
-  return status;
+  return Submit(count, [&](QueueHandle handle) {
+    {
+      MutexLock lock(&mutex_);
+      if (last_use_.size() <= slot) last_use_.resize(slot + 1, 0);
+      last_use_[slot] = admitted_;
+    }
+    return call(handle);
+  });
 }
 
 uint64_t QueueEngine::Refuse(const absl::Status& why, uint64_t count) {
@@ -118,6 +118,7 @@ void QueueEngine::Run() {
       if (pending_.empty()) return;
       next = std::move(pending_.front());
       pending_.pop_front();
+      waiting_ = true;
     }
     absl::Status status =
         next.marker == 0 ? next.status : context_->WaitMarker(next.marker);
@@ -125,6 +126,7 @@ void QueueEngine::Run() {
     {
       MutexLock lock(&mutex_);
       if (next.sequence > completed_) completed_ = next.sequence;
+      waiting_ = false;
     }
     if (next.done) next.done(status);
     MutexLock lock(&mutex_);
@@ -147,6 +149,11 @@ uint64_t QueueEngine::admitted() const {
 uint64_t QueueEngine::completed() const {
   MutexLock lock(&mutex_);
   return completed_;
+}
+
+bool QueueEngine::busy() const {
+  MutexLock lock(&mutex_);
+  return waiting_ || !pending_.empty();
 }
 
 bool QueueEngine::UsesSlot(uint32_t slot) const {

@@ -36,8 +36,11 @@ class QueueEngine {
   // Hears what the driver reports at a marker. Called on the queue's thread.
   using OnError = std::function<void(uint64_t sequence, const absl::Status&)>;
 
+  // `mark_every`: beyond this many commands without an Await, one is added, so that progress is
+  // known.
   static absl::StatusOr<std::unique_ptr<QueueEngine>> Create(Context* context, uint32_t number,
-                                                             OnError on_error);
+                                                             OnError on_error,
+                                                             uint64_t mark_every = kMarkEvery);
   ~QueueEngine();  // idle by then, or the process ends
 
   uint32_t number() const { return number_; }
@@ -62,6 +65,8 @@ class QueueEngine {
 
   uint64_t admitted() const;
   uint64_t completed() const;
+  // Whether the driver has something with a marker behind it that is not known to be done.
+  bool busy() const;
   // Whether something that is not known to be done uses the slot.
   bool UsesSlot(uint32_t slot) const;
   // False: still busy at the deadline.
@@ -77,10 +82,10 @@ class QueueEngine {
     absl::Status status;
     std::function<void(const absl::Status&)> done;
   };
-  // Beyond this many commands without an Await, one is added, so that progress is known.
-  static constexpr uint64_t kProgressEvery = 2048;
+  static constexpr uint64_t kMarkEvery = 2048;
 
-  QueueEngine(Context* context, uint32_t number, QueueHandle handle, OnError on_error);
+  QueueEngine(Context* context, uint32_t number, QueueHandle handle, OnError on_error,
+              uint64_t mark_every);
   void Run();
   void AwaitLocked(std::function<void(const absl::Status&)> done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_);
@@ -90,6 +95,7 @@ class QueueEngine {
   const uint32_t number_;
   const QueueHandle handle_;
   const OnError on_error_;
+  const uint64_t mark_every_;
 
   Mutex driver_;  // serializes driver calls of this queue
   uint64_t last_await_ ABSL_GUARDED_BY(driver_) = 0;
@@ -101,6 +107,7 @@ class QueueEngine {
   absl::Status first_error_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> last_use_ ABSL_GUARDED_BY(mutex_);  // by slot: sequence number
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // the thread has taken one of pending_
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ = false;
   std::thread thread_;

@@ -174,16 +174,20 @@ absl::StatusOr<std::shared_ptr<QueueEngine>> SessionEngine::QueueFor(uint32_t nu
     return MakeError(v1::UNKNOWN_QUEUE, absl::StrCat("queue ", number, "; the limit "
                                                      "max_queues_per_session is ", most));
   }
-  auto created = QueueEngine::Create(
-      host_->context(), number, [this, number](uint64_t sequence, const absl::Status& status) {
-        if (host_->NoteIfLost(status)) return;
-        v1::Reply reply;
-        v1::QueueError* error = reply.mutable_queue_error();
-        error->mutable_position()->set_queue(number);
-        error->mutable_position()->set_sequence(sequence);
-        *error->mutable_error() = ToProto(status);
-        sink_->Send(std::move(reply));
-      });
+  auto on_error = [this, number](uint64_t sequence, const absl::Status& status) {
+    if (host_->NoteIfLost(status)) return;
+    v1::Reply reply;
+    v1::QueueError* error = reply.mutable_queue_error();
+    error->mutable_position()->set_queue(number);
+    error->mutable_position()->set_sequence(sequence);
+    *error->mutable_error() = ToProto(status);
+    sink_->Send(std::move(reply));
+  };
+  // With a watchdog, progress is seen command by command.
+  auto created =
+      host_->watched()
+          ? QueueEngine::Create(host_->context(), number, std::move(on_error), /*mark_every=*/1)
+          : QueueEngine::Create(host_->context(), number, std::move(on_error));
   if (!created.ok()) return created.status();
   std::shared_ptr<QueueEngine> queue = *std::move(created);
   MutexLock lock(&mutex_);
