@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -77,8 +76,8 @@ bool ReadProcess(pid_t pid, Child* child) {
   return static_cast<bool>(rest >> child->state >> child->parent);
 }
 
-// Everything below this process that is not a zombie.
-std::vector<Child> Descendants() {
+// Everything below process `root` that is not a zombie.
+std::vector<Child> Descendants(pid_t root) {
   std::vector<Child> all, below;
   for (const auto& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
@@ -86,7 +85,7 @@ std::vector<Child> Descendants() {
     Child child;
     if (ReadProcess(static_cast<pid_t>(std::stol(name)), &child)) all.push_back(child);
   }
-  std::vector<pid_t> parents = {getpid()};
+  std::vector<pid_t> parents = {root};
   while (!parents.empty()) {
     const pid_t parent = parents.back();
     parents.pop_back();
@@ -118,6 +117,35 @@ bool CanConnect(const std::string& path) {
   return connected;
 }
 
+// What runs in the keeper, between fork and exec of a process with threads: system calls only.
+[[noreturn]] void Keep(int reports, int log, char* const* argv, char* const* envp) {
+  // The keeper goes with the test, and the daemon with the keeper.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t daemon = fork();
+  if (daemon == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    const int null = open("/dev/null", O_RDONLY);
+    dup2(null, STDIN_FILENO);
+    dup2(log, STDOUT_FILENO);
+    dup2(log, STDERR_FILENO);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    execve(argv[0], argv, envp);
+    const char* why = strerrordesc_np(errno);
+    [[maybe_unused]] ssize_t ignored = write(STDERR_FILENO, "cannot execute kcached: ", 24);
+    ignored = write(STDERR_FILENO, why, strlen(why));
+    _exit(126);
+  }
+  [[maybe_unused]] ssize_t ignored = write(reports, &daemon, sizeof(daemon));
+  int status = 0;
+  for (pid_t child; (child = waitpid(-1, &status, 0)) > 0 || errno == EINTR;) {
+    if (child == daemon) ignored = write(reports, &status, sizeof(status));
+  }
+  _exit(0);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(PrivateDaemonOptions options) {
@@ -129,26 +157,29 @@ absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(PrivateDaemo
 }
 
 PrivateDaemon::~PrivateDaemon() {
-  if (pid_ > 0) Kill().IgnoreError();
-  if (pidfd_ >= 0) close(pidfd_);
+  if (keeper_ > 0) Kill().IgnoreError();
+  if (keeper_pidfd_ >= 0) close(keeper_pidfd_);
+  if (reports_ >= 0) close(reports_);
   std::error_code error;
   if (!directory_.empty()) fs::remove_all(directory_, error);
 }
 
 absl::Status PrivateDaemon::Launch() {
-  // Hosts that outlive their daemon are to be found here, not under process 1.
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
   // Short, because a socket's path has at most 107 bytes.
   std::string pattern = "/tmp/kcache-test-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) {
     return absl::InternalError(absl::StrCat("mkdtemp ", pattern, ": ", strerror(errno)));
   }
   directory_ = pattern;
-  // As root, backend programs run as other users, and have their private directories below this one.
+  // A daemon that is root runs its workers as other users, who have to get through to their
+  // folders.
   if (chmod(directory_.c_str(), 0711) != 0) {
     return absl::InternalError(absl::StrCat("chmod ", directory_, ": ", strerror(errno)));
   }
-  for (const char* part : {"run", "state", "cache"}) fs::create_directory(directory_ + "/" + part);
+  for (const char* part : {"run", "state", "cache"}) {
+    fs::create_directory(directory_ + "/" + part);
+    fs::permissions(directory_ + "/" + part, fs::perms(0711));
+  }
 
   const std::string program =
       options_.program.empty() ? BinaryDirectory() + "/daemon/kcached" : options_.program;
@@ -182,22 +213,24 @@ absl::Status PrivateDaemon::Launch() {
   for (std::string& variable : environment) envp.push_back(variable.data());
   envp.push_back(nullptr);
 
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  const std::string log = directory_ + "/log";
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, log.c_str(),
-                                   O_WRONLY | O_CREAT | O_APPEND, 0600);
-  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  const int error =
-      posix_spawn(&pid_, program.c_str(), &actions, nullptr, argv.data(), envp.data());
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) {
-    pid_ = -1;
-    return absl::InternalError(absl::StrCat("cannot start ", program, ": ", strerror(error)));
+  int pipe_fds[2];
+  if (pipe2(pipe_fds, O_CLOEXEC) != 0) {
+    return absl::InternalError(absl::StrCat("pipe2: ", strerror(errno)));
   }
-  pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid_, 0));
-  if (pidfd_ < 0) return absl::InternalError(absl::StrCat("pidfd_open: ", strerror(errno)));
+  reports_ = pipe_fds[0];
+  const std::string log_path = directory_ + "/log";
+  const int log = open(log_path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  keeper_ = fork();
+  if (keeper_ == 0) Keep(pipe_fds[1], log, argv.data(), envp.data());
+  close(pipe_fds[1]);
+  close(log);
+  if (keeper_ < 0) return absl::InternalError(absl::StrCat("fork: ", strerror(errno)));
+  keeper_pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, keeper_, 0));
+  if (keeper_pidfd_ < 0) return absl::InternalError(absl::StrCat("pidfd_open: ", strerror(errno)));
+  if (read(reports_, &pid_, sizeof(pid_)) != static_cast<ssize_t>(sizeof(pid_)) || pid_ <= 0) {
+    pid_ = -1;
+    return absl::InternalError(absl::StrCat("cannot start ", program));
+  }
   return absl::OkStatus();
 }
 
@@ -205,7 +238,7 @@ absl::Status PrivateDaemon::AwaitSocket() {
   const Clock::time_point deadline = Clock::now() + options_.start_timeout;
   while (!CanConnect(socket())) {
     // Wakes at once when the daemon dies.
-    pollfd event = {pidfd_, POLLIN, 0};
+    pollfd event = {reports_, POLLIN, 0};
     if (poll(&event, 1, kLookAgainMs) > 0) {
       return absl::InternalError(absl::StrCat("kcached died while starting:\n", LogTail()));
     }
@@ -231,38 +264,34 @@ std::string PrivateDaemon::LogTail() const {
 
 absl::StatusOr<int> PrivateDaemon::AwaitExit() {
   const Clock::time_point deadline = Clock::now() + options_.stop_timeout;
-  pollfd event = {pidfd_, POLLIN, 0};
+  pollfd event = {reports_, POLLIN, 0};
   while (poll(&event, 1, RemainingMs(deadline)) <= 0) {
     if (Clock::now() < deadline) continue;
     return absl::DeadlineExceededError(
         absl::StrCat("kcached (pid ", pid_, ") does not end:\n", LogTail()));
   }
   int status = 0;
-  waitpid(pid_, &status, 0);
+  if (read(reports_, &status, sizeof(status)) != static_cast<ssize_t>(sizeof(status))) {
+    return absl::InternalError("the keeper of kcached died");
+  }
   pid_ = -1;
   return status;
 }
 
 absl::Status PrivateDaemon::AwaitNothingLeft() {
   const Clock::time_point deadline = Clock::now() + options_.stop_timeout;
-  std::vector<Child> left;
-  for (;;) {
-    // Orphans come to this process.
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {
-    }
-    left = Descendants();
-    if (left.empty()) return absl::OkStatus();
-    if (Clock::now() > deadline) break;
-    const int fd = static_cast<int>(syscall(SYS_pidfd_open, left.front().pid, 0));
-    pollfd event = {fd, POLLIN, 0};
-    poll(&event, 1, fd >= 0 ? RemainingMs(deadline) : kLookAgainMs);
-    if (fd >= 0) close(fd);
+  pollfd event = {keeper_pidfd_, POLLIN, 0};
+  while (poll(&event, 1, RemainingMs(deadline)) <= 0 && Clock::now() < deadline) {
   }
   std::vector<std::string> names;
-  for (const Child& child : left) {
+  for (const Child& child : Descendants(keeper_)) {
     names.push_back(absl::StrCat(child.pid, " ", child.name));
     kill(child.pid, SIGKILL);
   }
+  if (!names.empty()) kill(keeper_, SIGKILL);
+  waitpid(keeper_, nullptr, 0);
+  keeper_ = -1;
+  if (names.empty()) return absl::OkStatus();
   return absl::InternalError(
       absl::StrCat("left by kcached: ", absl::StrJoin(names, ", "), "\n", LogTail()));
 }
@@ -286,16 +315,19 @@ absl::Status PrivateDaemon::Stop() {
 }
 
 absl::Status PrivateDaemon::Kill() {
-  if (pid_ <= 0) return absl::OkStatus();
-  kill(pid_, SIGKILL);
-  auto status = AwaitExit();
-  if (!status.ok()) return status.status();
+  if (keeper_ <= 0) return absl::OkStatus();
+  if (pid_ > 0) {
+    kill(pid_, SIGKILL);
+    auto status = AwaitExit();
+    if (!status.ok()) return status.status();
+  }
   return AwaitNothingLeft();
 }
 
-std::vector<std::string> PrivateDaemon::Processes() {
+std::vector<std::string> PrivateDaemon::Processes() const {
   std::vector<std::string> names;
-  for (const Child& child : Descendants()) {
+  if (keeper_ <= 0) return names;
+  for (const Child& child : Descendants(keeper_)) {
     names.push_back(absl::StrCat(child.pid, " ", child.name));
   }
   return names;

@@ -2,8 +2,8 @@
 //
 // Start waits until the client socket accepts a connection, or the daemon has died. Stop asks it to
 // end (SIGTERM), Kill does not ask (SIGKILL); both then make sure that no process is left of it:
-// device hosts, compile workers and what they started. The test process becomes the reaper of
-// orphans for that, and takes every child it has for the daemon's.
+// device hosts, compile workers and what they started. For that, a small keeper process stands
+// between the test and the daemon: orphans of the daemon come to it, and it ends when none is left.
 //
 // Threads: one at a time. Ownership: the destructor stops what still runs and removes the
 // directory.
@@ -60,8 +60,8 @@ class PrivateDaemon {
   // The same without asking and without minding how it ended.
   absl::Status Kill();
 
-  // The daemon itself and everything below it, as "pid name".
-  static std::vector<std::string> Processes();
+  // The daemon itself and everything that it or its orphans started, as "pid name".
+  std::vector<std::string> Processes() const;
 
  private:
   explicit PrivateDaemon(PrivateDaemonOptions options) : options_(std::move(options)) {}
@@ -74,8 +74,10 @@ class PrivateDaemon {
 
   const PrivateDaemonOptions options_;
   std::string directory_;
-  pid_t pid_ = -1;
-  int pidfd_ = -1;
+  pid_t pid_ = -1;         // of kcached; -1: not running
+  pid_t keeper_ = -1;      // of the keeper; -1: gone
+  int keeper_pidfd_ = -1;  // readable when the keeper has ended
+  int reports_ = -1;       // from the keeper: kcached's pid, later its wait status
 };
 
 }  // namespace kcache::testing
