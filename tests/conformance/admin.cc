@@ -15,6 +15,14 @@ void SetDeadline(grpc::ClientContext* context) {
   context->set_deadline(std::chrono::system_clock::now() + std::chrono::minutes(2));
 }
 
+absl::StatusOr<v1::OperationUpdate> LastOf(grpc::ClientReader<v1::OperationUpdate>* reader) {
+  v1::OperationUpdate update, last;
+  while (reader->Read(&update)) last = update;
+  const grpc::Status status = reader->Finish();
+  if (!status.ok()) return FromGrpc(status);
+  return last;
+}
+
 }  // namespace
 
 Admin::Admin(const std::string& socket)
@@ -52,18 +60,22 @@ absl::StatusOr<std::vector<v1::ContextSummary>> Admin::Contexts(const DeviceId& 
   return contexts;
 }
 
+absl::StatusOr<v1::OperationUpdate> Admin::ClearArtifacts(const std::string& family) const {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::AdminClearRequest request;
+  request.set_family(family);
+  request.set_artifacts(true);
+  return LastOf(stub_->Clear(&context, request).get());
+}
+
 absl::StatusOr<v1::OperationUpdate> Admin::DestroyDevice(const DeviceId& device) const {
   grpc::ClientContext context;
   SetDeadline(&context);
   v1::AdminDestroyRequest request;
   request.mutable_device()->set_framework(device.framework);
   request.mutable_device()->set_index(device.index);
-  const auto reader = stub_->DestroyDevice(&context, request);
-  v1::OperationUpdate update, last;
-  while (reader->Read(&update)) last = update;
-  const grpc::Status status = reader->Finish();
-  if (!status.ok()) return FromGrpc(status);
-  return last;
+  return LastOf(stub_->DestroyDevice(&context, request).get());
 }
 
 }  // namespace kcache::conformance

@@ -22,6 +22,8 @@ class Admin {
   absl::StatusOr<v1::StatusReply> Status() const;
   // Contexts of a device, newest generation last.
   absl::StatusOr<std::vector<v1::ContextSummary>> Contexts(const DeviceId& device) const;
+  // Clears a family's handles and artifacts; the last update.
+  absl::StatusOr<v1::OperationUpdate> ClearArtifacts(const std::string& family) const;
   // Destroys a device as an operator; the last update.
   absl::StatusOr<v1::OperationUpdate> DestroyDevice(const DeviceId& device) const;
 

@@ -45,7 +45,8 @@ std::string_view RoleName(Role role) {
 }
 
 std::vector<Backend> AllBackends() {
-  return {OpenClBackend(), VulkanBackend(), CudaBackend(), CudaPtxBackend(), HipBackend()};
+  return {FakeBackend(), OpenClBackend(),  VulkanBackend(),
+          CudaBackend(), CudaPtxBackend(), HipBackend()};
 }
 
 }  // namespace kcache::conformance

@@ -12,6 +12,7 @@
 #ifndef KCACHE_TESTS_CONFORMANCE_BACKEND_H_
 #define KCACHE_TESTS_CONFORMANCE_BACKEND_H_
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
@@ -27,7 +28,7 @@ enum class Role {
   kVectorAdd,      // (a, b, sum, uint n): float sum[i] = a[i] + b[i], local size 64
   kSaxpy,          // (x, y, uint n, float a): y[i] += a * x[i], local size 64
   kIndex3d,        // (out): out[(z * ny + y) * nx + x] = 1000000 z + 1000 y + x, any local size
-  kReduce,         // (in, out): uint out[group] = sum of the group's 64 inputs, in local memory
+  kReduce,         // (in, out): uint out[group], 0 before, = sum of the group's 64 inputs
   kReduceDynamic,  // the same with local memory sized at the launch
   kBytes,          // (out, uint offset, uint n): byte out[offset + i] = 7 i + 3, local size 64
   kTwoEntries,     // entries first, second: (out): uint out[i] = 2 i / 3 i, local size 64
@@ -68,6 +69,11 @@ struct Backend {
   std::string framework;  // what devices are called: a family, or family/variant
   std::map<Role, KernelSource> kernels;
   std::vector<std::string> flag_flags;  // for Role::kFlag
+  Dim3 endless_grid = 1;                // what Role::kEndless is launched with
+  // What scale.h, the header of Role::kHeader, says when its scale is `scale`.
+  std::function<std::string(uint32_t scale)> header = [](uint32_t scale) {
+    return "#define HEADER_SCALE " + std::to_string(scale) + "u\n";
+  };
   std::vector<Exclusion> exclusions;
 
   // What can be compiled for without a device, and the artifact's format. Empty: nothing.
@@ -84,6 +90,7 @@ struct Backend {
 };
 
 // All that the suite knows. Each is in a file of its own.
+Backend FakeBackend();
 Backend OpenClBackend();
 Backend VulkanBackend();
 Backend CudaBackend();

@@ -61,8 +61,8 @@ TEST_F(Compile, HeadersByContentAndDefines) {
   for (uint32_t i = 0; i < 64; ++i) EXPECT_EQ(result[i], 3 * i + 11);
 
   // S16: another content under the same name is another program.
-  auto seven = ProgramOf(Role::kHeader, [](KernelSource& source) {
-    source.headers = {{"scale.h", "#define HEADER_SCALE 7u\n"}};
+  auto seven = ProgramOf(Role::kHeader, [this](KernelSource& source) {
+    source.headers = {{"scale.h", backend().header(7)}};
     source.defines = {{"OFFSET", "5u"}};
   });
   ASSERT_TRUE(seven.ok()) << seven.status();
@@ -72,8 +72,8 @@ TEST_F(Compile, HeadersByContentAndDefines) {
 }
 
 TEST_F(Compile, MissingHeaderIsNamed) {
-  auto program = ProgramOf(Role::kHeader, [](KernelSource& source) {
-    source.headers = {{"other.h", "#define HEADER_SCALE 7u\n"}};
+  auto program = ProgramOf(Role::kHeader, [this](KernelSource& source) {
+    source.headers = {{"other.h", backend().header(7)}};
     source.defines = {{"OFFSET", "5u"}};
   });
   ASSERT_TRUE(program.ok()) << program.status();

@@ -1,5 +1,9 @@
 // G8: kernels that fault or never end cost one context, and nobody else notices.
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
 #include "tests/conformance/suite.h"
 
 namespace kcache::conformance {
@@ -12,8 +16,35 @@ constexpr uint64_t kUnmapped = 64;
   return ::testing::AnyOf(Reason::kDeviceLost, Reason::kKernelFault);
 }
 
+// Counts the losses and destroys that a client has been told of, so that a test goes on only when
+// it knows: an acquire that overlaps a loss is told DEVICE_DESTROYED (G3).
+class LossWatch {
+ public:
+  explicit LossWatch(Client& client)
+      : registration_(client.OnDeviceDestroy([this](const DeviceEvent& event) {
+          const std::lock_guard<std::mutex> lock(mutex_);
+          if (event.phase == EventPhase::kAfter) ++told_;
+          changed_.notify_all();
+          return absl::OkStatus();
+        })) {}
+
+  // False when the `count`-th loss has not been told in a time that only a hang takes.
+  bool AwaitLoss(int count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, std::chrono::minutes(1), [&] { return told_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int told_ = 0;
+  Registration registration_;  // last: its callback uses the others
+};
+
 class Faults : public OnDevice {
  protected:
+  LaunchConfig Endless() const { return LaunchConfig::Grid(backend().endless_grid, {1}); }
+
   // Launches the faulting kernel with a client of its own; how its synchronize ended.
   absl::Status Fault() {
     auto victim = Connect(Suite::Get().daemon(), "faulting");
@@ -32,8 +63,11 @@ TEST_F(Faults, G8_HoldersGetLostAndTheNextAcquireWorks) {
   const Kernel bystander = Acquire(Role::kIncrement);
   Buffer data = AllocateWith(std::vector<uint32_t>(64, 0));
   KCACHE_ASSERT_OK(queue().Synchronize());
+  LossWatch watch(client());
   const absl::Status failure = Fault();
   EXPECT_THAT(FailureReason(failure), IsLoss()) << failure;
+  ASSERT_TRUE(watch.AwaitLoss(1));
+  EXPECT_FALSE(bystander.valid());
 
   // The same trust domain shares the context: this session's kernel is lost with it, and says so
   // without a crash.
@@ -44,9 +78,12 @@ TEST_F(Faults, G8_HoldersGetLostAndTheNextAcquireWorks) {
 }
 
 TEST_F(Faults, G8_AgainAndAgain) {
-  for (int i = 0; i < 3; ++i) {
+  LossWatch watch(client());
+  RunVectorAdd(client(), device(), 100);
+  for (int i = 1; i <= 3; ++i) {
     const absl::Status failure = Fault();
     EXPECT_THAT(FailureReason(failure), IsLoss()) << failure;
+    ASSERT_TRUE(watch.AwaitLoss(i));
     RunVectorAdd(client(), device(), 100);
   }
 }
@@ -114,7 +151,7 @@ TEST_F(Faults, G8_EndlessKernelIsEndedAndOthersLive) {
   ASSERT_TRUE(queue.ok() && flag.ok());
   KCACHE_ASSERT_OK(flag->Write(*queue, std::vector<uint32_t>(64, 0)));
   KCACHE_ASSERT_OK(queue->Synchronize());
-  KCACHE_ASSERT_OK(endless.Launch(*queue, Single(), *flag));
+  KCACHE_ASSERT_OK(endless.Launch(*queue, Endless(), *flag));
   const absl::Status lost = queue->Synchronize();
   EXPECT_THAT(FailureReason(lost), IsLoss()) << lost;
 
@@ -138,12 +175,14 @@ TEST_F(Faults, G13_DestroyEndsAnEndlessKernel) {
   ASSERT_TRUE(queue.ok() && flag.ok());
   KCACHE_ASSERT_OK(flag->Write(*queue, std::vector<uint32_t>(64, 0)));
   KCACHE_ASSERT_OK(queue->Synchronize());
-  KCACHE_ASSERT_OK(endless.Launch(*queue, Single(), *flag));
+  KCACHE_ASSERT_OK(endless.Launch(*queue, Endless(), *flag));
   KCACHE_ASSERT_OK(queue->Flush());
+  LossWatch watch(**stuck);
   auto update =
       Admin((*daemon)->admin_socket()).DestroyDevice({backend().family(), device().index});
   ASSERT_TRUE(update.ok()) << update.status();
   EXPECT_NE(update->result().device_free(), "no") << update->DebugString();
+  ASSERT_TRUE(watch.AwaitLoss(1));
   RunVectorAdd(**stuck, device(), 100);
   (*stuck)->Close();
   KCACHE_EXPECT_OK((*daemon)->Stop());

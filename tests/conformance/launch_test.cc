@@ -103,7 +103,7 @@ TEST_F(Launch, LocalMemory) {
   constexpr uint32_t kGroups = 50;
   std::vector<uint32_t> values(kGroups * 64);
   std::iota(values.begin(), values.end(), 1u);
-  Buffer in = AllocateWith(values), out = Allocate(kGroups * 4);
+  Buffer in = AllocateWith(values), out = AllocateWith(std::vector<uint32_t>(kGroups, 0));
   KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(kGroups), in, out));
   const std::vector<uint32_t> sums = Contents<uint32_t>(out, kGroups);
   for (uint32_t group = 0; group < kGroups; ++group) {
@@ -117,7 +117,7 @@ TEST_F(Launch, DynamicLocalMemory) {
   ASSERT_FALSE(kernel.empty());
   std::vector<uint32_t> values(128);
   std::iota(values.begin(), values.end(), 1u);
-  Buffer in = AllocateWith(values), out = Allocate(8);
+  Buffer in = AllocateWith(values), out = AllocateWith(std::vector<uint32_t>(2, 0));
   LaunchConfig config = Linear(2);
   if (kernel.info().arguments.size() == 3) {  // the API has an argument for it
     KCACHE_ASSERT_OK(kernel.Launch(queue(), config, in, out, LocalMemory{64 * 4}));

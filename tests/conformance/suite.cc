@@ -53,7 +53,8 @@ absl::Status Suite::Start(Backend backend) {
   options.socket = daemon_->socket();
   auto client = Client::Connect(options);
   if (!client.ok()) return client.status();
-  auto list = (*client)->ListDevices();
+  client_ = *std::move(client);
+  auto list = client_->ListDevices();
   if (!list.ok()) return list.status();
   all_ = *std::move(list);
   const bool variant = backend_.framework != backend_.family();
@@ -84,7 +85,10 @@ absl::Status Suite::Start(Backend backend) {
   return absl::OkStatus();
 }
 
-absl::Status Suite::Stop() { return daemon_ != nullptr ? daemon_->Stop() : absl::OkStatus(); }
+absl::Status Suite::Stop() {
+  if (client_ != nullptr) client_->Close();
+  return daemon_ != nullptr ? daemon_->Stop() : absl::OkStatus();
+}
 
 std::string Suite::ExclusionOf(const std::string& test) const {
   for (const Exclusion& exclusion : backend_.exclusions) {
@@ -139,7 +143,7 @@ absl::StatusOr<Program> Conformance::ProgramOf(
   }
   KernelSource source = found->second;
   if (role == Role::kHeader && source.headers.empty()) {
-    source.headers = {{"scale.h", "#define HEADER_SCALE 3u\n"}};
+    source.headers = {{"scale.h", backend().header(3)}};
     source.defines = {{"OFFSET", "11u"}};
   }
   if (change) change(source);

@@ -60,6 +60,7 @@ class Suite {
  private:
   Backend backend_;
   std::unique_ptr<testing::PrivateDaemon> daemon_;
+  std::shared_ptr<Client> client_;  // an application that stays throughout
   DeviceList all_;
   std::vector<DeviceInfo> devices_;
   std::string unavailable_;

@@ -220,6 +220,9 @@ Backend VulkanBackend() {
   backend.framework = "Vulkan";
   backend.kernels = Kernels();
   backend.flag_flags = {"-std=460"};
+  // lavapipe leaves every loop after 65,536 iterations, so there it takes many groups to be
+  // endless.
+  backend.endless_grid = {65535, 65535};
   backend.compile_architecture = "spirv";
   backend.artifact_format = "spirv";
   for (const char* variable : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
