@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Real OpenCL programs through a private daemon on real devices.
 #
-#   tests/corpus/run.sh [--no-install] [--build DIR] [darktable] [piglit]
+#   tests/corpus/run.sh [--no-install] [--build DIR] [--jobs N] [darktable] [piglit]
 #
 # darktable: every program and kernel that Debian's darktable ships, built with darktable's own options, one
 #   completed launch each: in a first new process (everything is compiled), in a second one, and in one more
 #   after the device was destroyed (a fresh device host).
 # piglit: the OpenCL program tests of Debian's piglit, launched and compared with their expected results.
+#
+# --jobs: compile workers and test processes side by side (the number of processors).
 #
 # Both are fetched by package name into the build folder. What fails is tried again in plain OpenCL, without
 # the daemon; the exit status is 0 only if everything that failed fails there alike and the second process
@@ -16,11 +18,12 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-install=1 build=build/release corpora=()
+install=1 build=build/release jobs=$(nproc) corpora=()
 while [ $# -gt 0 ]; do
   case $1 in
     --no-install) install=0 ;;
     --build) build=$2; shift ;;
+    --jobs) jobs=$2; shift ;;
     darktable|piglit) corpora+=("$1") ;;
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "run.sh: unknown argument '$1'; see --help" >&2; exit 2 ;;
@@ -69,7 +72,8 @@ control=$(find "$build/client" -name kcachectl -type f | head -1)
 say "starting a private daemon"
 "$build/daemon/kcached" --runtime-dir="$work/run" --socket="$KCACHE_SOCKET" \
   --admin-socket="$KCACHE_ADMIN_SOCKET" --state-dir="$work/state" \
-  --backends.directories="$build/backends/opencl" >"$work/daemon.log" 2>&1 &
+  --backends.directories="$build/backends/opencl" \
+  --compile.workers="$jobs" --compile.nice=0 >"$work/daemon.log" 2>&1 &
 daemon=$!
 for _ in $(seq 600); do
   "$control" status >/dev/null 2>&1 && break
@@ -129,7 +133,7 @@ run_darktable() {
 run_piglit() {
   local tests=$fetched/piglit/usr/lib/x86_64-linux-gnu/piglit program=$build/tests/corpus/corpus_piglit
   local shards shard processes=()
-  shards=$(nproc)
+  shards=$jobs
   say "piglit: $shards processes side by side; this takes some minutes"
   for shard in $(seq 0 $((shards - 1))); do
     "$program" --tests "$tests" --shard "$shard/$shards" >"$work/piglit.$shard" 2>"$work/piglit.$shard.log" &
