@@ -4,6 +4,7 @@
 #ifndef KCACHE_CLIENT_AWAIT_H_
 #define KCACHE_CLIENT_AWAIT_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,6 +28,13 @@ class Arrival {
     MutexLock lock(&mutex_);
     while (!value_.has_value()) arrived_.Wait(&mutex_);
     return *std::move(value_);
+  }
+  std::optional<T> TakeWithin(std::chrono::milliseconds patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    MutexLock lock(&mutex_);
+    while (!value_.has_value() && arrived_.WaitUntil(&mutex_, deadline)) {
+    }
+    return std::move(value_);
   }
 
  private:

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "client/src/await.h"
 #include "client/src/callback_scope.h"
 #include "client/src/convert.h"
 #include "contract/error_reason.h"
@@ -18,6 +19,7 @@ namespace {
 
 // How long, and how often, to ask for the context of a host that is known to be gone.
 constexpr Duration kBrokenPatience = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kGoodbyePatience{500};
 constexpr Duration kBrokenPause = std::chrono::milliseconds(10);
 
 absl::Status Closed() { return MakeError(v1::CANCELLED, "the client was closed"); }
@@ -91,13 +93,16 @@ void ClientImpl::Close() {
     scratch.swap(scratch_);
     info_.connected = false;
   }
-  runtime_->executor->Run([self = shared_from_this()] {
+  auto goodbye = std::make_shared<Arrival<bool>>();
+  runtime_->executor->Run([self = shared_from_this(), goodbye] {
     self->acquirer_->Stop();
-    self->session_->Close();
+    self->session_->Close([goodbye] { goodbye->Put(true); });
     self->invalidator_->Stop();
     const Invalidator::ContextMap contexts = std::exchange(self->contexts_, {});
     for (const auto& [id, context] : contexts) context->stream->End(Closed());
   });
+  // So that what this process held is given back before it may end.
+  if (!CallbackScope::active()) goodbye->TakeWithin(kGoodbyePatience);
 }
 
 absl::Status ClientImpl::CheckMayWait(bool for_daemon) const {

@@ -121,7 +121,11 @@ void Session::Connect() {
 }
 
 void Session::OnClosed(uint64_t stream, const absl::Status& why) {
-  if (stream != stream_number_ || state_ == State::kClosed) return;
+  if (stream != stream_number_) return;
+  if (state_ == State::kClosed) {
+    outgoing_.Clear();  // there is nobody to say goodbye to
+    return FinishClosing();
+  }
   // Whatever else this stream says comes too late.
   ++stream_number_;
   if (auto old = std::exchange(stream_, nullptr)) old->Abandon();
@@ -220,22 +224,28 @@ void Session::ForgetSession(const absl::Status& why) {
   delegate_->OnSessionLost(why);
 }
 
-void Session::Close() {
-  if (state_ == State::kClosed) return;
-  if (state_ == State::kReady) {
-    v1::ClientEvent goodbye;
-    goodbye.mutable_goodbye();
-    Send(goodbye);
-    Flush();
-  }
+void Session::Close(std::function<void()> closed) {
+  if (state_ == State::kClosed) return closed();
+  const bool ready = state_ == State::kReady;
   state_ = State::kClosed;
-  ++stream_number_;
+  closed_ = std::move(closed);
   timers_->Cancel(std::exchange(connect_timer_, 0));
   timers_->Cancel(std::exchange(renew_timer_, 0));
-  if (auto stream = std::exchange(stream_, nullptr)) stream->Close();
-  const absl::Status closed = MakeError(v1::CANCELLED, "the client was closed");
-  if (opened_) std::exchange(opened_, nullptr)(closed);
-  while (!requests_.empty()) Answer(requests_.begin()->first, closed);
+  const absl::Status why = MakeError(v1::CANCELLED, "the client was closed");
+  if (opened_) std::exchange(opened_, nullptr)(why);
+  while (!requests_.empty()) Answer(requests_.begin()->first, why);
+  if (ready) outgoing_.add_events()->mutable_goodbye();
+  if (!ready || !writing_) FinishClosing();
+}
+
+// No write is under way: the last one, then the end.
+void Session::FinishClosing() {
+  ++stream_number_;
+  if (auto stream = std::exchange(stream_, nullptr)) {
+    if (!outgoing_.events().empty()) stream->Write(std::exchange(outgoing_, {}));
+    stream->Close();
+  }
+  if (auto closed = std::exchange(closed_, nullptr)) closed();
 }
 
 // ---- requests and notes -------------------------------------------------------------------------
@@ -337,7 +347,8 @@ void Session::Send(const v1::ClientEvent& event) {
 }
 
 void Session::Flush() {
-  if (writing_ || stream_ == nullptr || outgoing_.events().empty()) return;
+  if (state_ == State::kClosed || writing_ || stream_ == nullptr) return;
+  if (outgoing_.events().empty()) return;
   writing_ = true;
   const std::shared_ptr<SessionStream> stream = stream_;
   stream->Write(std::exchange(outgoing_, {}));
@@ -346,6 +357,7 @@ void Session::Flush() {
 void Session::OnWritten(uint64_t stream) {
   if (stream != stream_number_) return;
   writing_ = false;
+  if (state_ == State::kClosed) return FinishClosing();
   Flush();
 }
 

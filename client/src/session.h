@@ -83,8 +83,9 @@ class Session : public std::enable_shared_from_this<Session> {
 
   // `done` runs once: with the first Welcome, or with why there is none.
   void Open(std::function<void(absl::Status)> done);
-  // Says goodbye and fails what is outstanding with CANCELLED. Nothing is called back afterwards.
-  void Close();
+  // Fails what is outstanding with CANCELLED and says goodbye; `closed` runs when that has left, or
+  // could not. Nothing else is called back afterwards.
+  void Close(std::function<void()> closed);
 
   // Sends a request; its id is set here and returned. `reply` runs once: with the daemon's event,
   // or its Failure as a status, or DEADLINE_EXCEEDED, DAEMON_UNREACHABLE, CONNECTION_LOST,
@@ -132,6 +133,7 @@ class Session : public std::enable_shared_from_this<Session> {
   void Answer(uint64_t request_id, absl::StatusOr<v1::DaemonEvent> answer);
   void ForgetSession(const absl::Status& why);
   void FailStale();
+  void FinishClosing();
   void Confirm(uint64_t order);
   void Send(const v1::ClientEvent& event);
   void SendRequest(Outstanding* request);
@@ -146,6 +148,7 @@ class Session : public std::enable_shared_from_this<Session> {
 
   State state_ = State::kClosed;
   std::function<void(absl::Status)> opened_;  // until the first Welcome
+  std::function<void()> closed_;              // while saying goodbye
   std::shared_ptr<SessionStream> stream_;
   uint64_t stream_number_ = 0;  // tells events of this stream from those of an earlier one
   bool writing_ = false;
