@@ -261,7 +261,7 @@ void ClientImpl::SendRelease(v1::ClientEvent release, const Lease& lease) {
   // Only requests that are under way can be older than a release: a bounded memory is enough.
   constexpr size_t kRemembered = 4096;
   if (released_.size() >= kRemembered) released_.clear();
-  released_[lease] = session_->Note(std::move(release));
+  released_[lease] = session_->Note(std::move(release), Session::Urgency::kSoon);
   releases_.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -274,7 +274,8 @@ void ClientImpl::ReleasePin(const Digest& artifact) {
     }
     v1::ClientEvent event;
     event.mutable_release()->set_artifact_key(artifact.str());
-    self->released_pins_[artifact.str()] = self->session_->Note(std::move(event));
+    self->released_pins_[artifact.str()] =
+        self->session_->Note(std::move(event), Session::Urgency::kSoon);
     self->releases_.fetch_add(1, std::memory_order_relaxed);
   });
 }

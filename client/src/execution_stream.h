@@ -167,8 +167,8 @@ class ExecutionStream : public std::enable_shared_from_this<ExecutionStream> {
   void Tick();
 
   absl::Status CheckQueue(uint32_t queue) const;
-  // Waits until `count` more sequence numbers may be given out. The stream may have ended, and a gate
-  // may have closed, when it returns.
+  // Waits until `count` more sequence numbers may be given out. The stream may have ended, and a
+  // gate may have closed, when it returns.
   void AwaitRoom(uint64_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool HasRoom(uint64_t count) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   QueueState* Queue(uint32_t queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

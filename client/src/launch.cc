@@ -72,10 +72,10 @@ absl::Status WrongCount(const KernelState& kernel, size_t expected, size_t given
 }
 
 absl::Status WrongPushConstants(const KernelState& kernel, size_t given) {
-  return MakeError(v1::INVALID_ARGUMENTS,
-                   absl::StrCat(Quoted(kernel.info.entry), " takes ",
-                                kernel.info.push_constant_bytes, " bytes of push constants, ",
-                                given, " were given"));
+  return MakeError(
+      v1::INVALID_ARGUMENTS,
+      absl::StrCat(Quoted(kernel.info.entry), " takes ", kernel.info.push_constant_bytes,
+                   " bytes of push constants, ", given, " were given"));
 }
 
 absl::Status WrongKind(const KernelState& kernel, size_t index, ArgumentKind given) {

@@ -14,6 +14,11 @@ namespace {
 constexpr std::chrono::milliseconds kMinTtl{30};
 constexpr std::chrono::milliseconds kMaxTtl = std::chrono::hours(1);
 
+// How long what is not urgent waits for company.
+constexpr Duration kSoon = std::chrono::milliseconds(2);
+// Of one message; what is left goes with the next.
+constexpr size_t kMessageBytes = 1u << 20;
+
 // Sets the request id of whichever request this is.
 void SetRequestId(uint64_t id, v1::ClientEvent* event) {
   switch (event->event_case()) {
@@ -86,7 +91,7 @@ void Session::Open(std::function<void(absl::Status)> done) {
 
 void Session::Connect() {
   state_ = State::kConnecting;
-  outgoing_.Clear();
+  outgoing_.clear();
   writing_ = false;
   const uint64_t number = ++stream_number_;
   Schedule(
@@ -123,7 +128,7 @@ void Session::Connect() {
 void Session::OnClosed(uint64_t stream, const absl::Status& why) {
   if (stream != stream_number_) return;
   if (state_ == State::kClosed) {
-    outgoing_.Clear();  // there is nobody to say goodbye to
+    outgoing_.clear();  // there is nobody to say goodbye to
     return FinishClosing();
   }
   // Whatever else this stream says comes too late.
@@ -131,6 +136,7 @@ void Session::OnClosed(uint64_t stream, const absl::Status& why) {
   if (auto old = std::exchange(stream_, nullptr)) old->Abandon();
   timers_->Cancel(std::exchange(connect_timer_, 0));
   timers_->Cancel(std::exchange(renew_timer_, 0));
+  timers_->Cancel(std::exchange(soon_timer_, 0));
   const absl::Status reason =
       why.ok() ? MakeError(v1::CONNECTION_LOST,
                            absl::StrCat("the daemon at ", runtime_->transport->socket(),
@@ -231,10 +237,11 @@ void Session::Close(std::function<void()> closed) {
   closed_ = std::move(closed);
   timers_->Cancel(std::exchange(connect_timer_, 0));
   timers_->Cancel(std::exchange(renew_timer_, 0));
+  timers_->Cancel(std::exchange(soon_timer_, 0));
   const absl::Status why = MakeError(v1::CANCELLED, "the client was closed");
   if (opened_) std::exchange(opened_, nullptr)(why);
   while (!requests_.empty()) Answer(requests_.begin()->first, why);
-  if (ready) outgoing_.add_events()->mutable_goodbye();
+  if (ready) outgoing_.emplace_back().mutable_goodbye();
   if (!ready || !writing_) FinishClosing();
 }
 
@@ -242,7 +249,7 @@ void Session::Close(std::function<void()> closed) {
 void Session::FinishClosing() {
   ++stream_number_;
   if (auto stream = std::exchange(stream_, nullptr)) {
-    if (!outgoing_.events().empty()) stream->Write(std::exchange(outgoing_, {}));
+    if (!outgoing_.empty()) stream->Write(TakeMessage());
     stream->Close();
   }
   if (auto closed = std::exchange(closed_, nullptr)) closed();
@@ -292,11 +299,11 @@ void Session::Cancel(uint64_t request_id, const absl::Status& why) {
   Send(cancel);
 }
 
-uint64_t Session::Note(v1::ClientEvent event) {
+uint64_t Session::Note(v1::ClientEvent event, Urgency urgency) {
   const uint64_t order = ++last_order_;
   if (state_ == State::kClosed || credentials_.session_id == 0) return order;
   notes_.push_back({order, std::move(event)});
-  if (state_ == State::kReady) Send(notes_.back().event);
+  if (state_ == State::kReady) Send(notes_.back().event, urgency);
   return order;
 }
 
@@ -333,9 +340,20 @@ void Session::Renew() {
 
 // ---- the stream ---------------------------------------------------------------------------------
 
-void Session::Send(const v1::ClientEvent& event) {
-  *outgoing_.add_events() = event;
+void Session::Send(const v1::ClientEvent& event, Urgency urgency) {
+  outgoing_.push_back(event);
   if (flush_queued_ || writing_) return;
+  if (urgency == Urgency::kSoon) {
+    if (soon_timer_ != 0) return;
+    Schedule(
+        kSoon,
+        [this] {
+          soon_timer_ = 0;
+          Flush();
+        },
+        &soon_timer_);
+    return;
+  }
   // Behind the task that runs, so that all it sends leaves in one message.
   flush_queued_ = true;
   runtime_->executor->Run([weak = weak_from_this()] {
@@ -346,12 +364,23 @@ void Session::Send(const v1::ClientEvent& event) {
   });
 }
 
+v1::ClientMessage Session::TakeMessage() {
+  v1::ClientMessage message;
+  size_t bytes = 0;
+  while (!outgoing_.empty()) {
+    bytes += outgoing_.front().ByteSizeLong();
+    if (bytes > kMessageBytes && !message.events().empty()) break;
+    *message.add_events() = std::move(outgoing_.front());
+    outgoing_.pop_front();
+  }
+  return message;
+}
+
 void Session::Flush() {
-  if (state_ == State::kClosed || writing_ || stream_ == nullptr) return;
-  if (outgoing_.events().empty()) return;
+  if (state_ == State::kClosed || writing_ || stream_ == nullptr || outgoing_.empty()) return;
   writing_ = true;
   const std::shared_ptr<SessionStream> stream = stream_;
-  stream->Write(std::exchange(outgoing_, {}));
+  stream->Write(TakeMessage());
 }
 
 void Session::OnWritten(uint64_t stream) {

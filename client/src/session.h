@@ -93,8 +93,10 @@ class Session : public std::enable_shared_from_this<Session> {
   uint64_t Request(v1::ClientEvent event, const RequestOptions& options, Reply reply);
   // Fails the request with `why` and tells the daemon, if it was an acquire.
   void Cancel(uint64_t request_id, const absl::Status& why);
-  // Returns the note's place among all that is sent.
-  uint64_t Note(v1::ClientEvent event);
+  // kSoon: rides with the next message, or leaves alone a moment later. Returns the note's place
+  // among all that is sent.
+  enum class Urgency { kNow, kSoon };
+  uint64_t Note(v1::ClientEvent event, Urgency urgency = Urgency::kNow);
   // Inside a reply: the place of its request.
   uint64_t answered_order() const { return answered_order_; }
 
@@ -135,8 +137,9 @@ class Session : public std::enable_shared_from_this<Session> {
   void FailStale();
   void FinishClosing();
   void Confirm(uint64_t order);
-  void Send(const v1::ClientEvent& event);
+  void Send(const v1::ClientEvent& event, Urgency urgency = Urgency::kNow);
   void SendRequest(Outstanding* request);
+  v1::ClientMessage TakeMessage();
   void Flush();
   void Renew();
   void Schedule(Duration delay, std::function<void()> task, Timers::Id* timer);
@@ -153,7 +156,7 @@ class Session : public std::enable_shared_from_this<Session> {
   uint64_t stream_number_ = 0;  // tells events of this stream from those of an earlier one
   bool writing_ = false;
   bool flush_queued_ = false;
-  v1::ClientMessage outgoing_;
+  std::deque<v1::ClientEvent> outgoing_;
 
   Credentials credentials_;
   v1::Welcome welcome_;
@@ -171,6 +174,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Time disconnected_at_{0};
   Duration backoff_{0};
   Timers::Id renew_timer_ = 0;
+  Timers::Id soon_timer_ = 0;
   Timers::Id connect_timer_ = 0;  // the next attempt, or the end of this one
 };
 

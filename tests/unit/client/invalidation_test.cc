@@ -243,6 +243,7 @@ TEST_F(InvalidationTest, G3_ABuildAcrossADestroyIsNotInstalled) {
   After("a", v1::INVALIDATE_DEVICE);
   daemon_->Grant(held);
   EXPECT_EQ(FailureReason(outcome.status()), Reason::kDeviceDestroyed) << outcome.status();
+  timers_->Advance(10ms);
   EXPECT_EQ(daemon_->releases().size(), 1u) << "what was built is given back, once";
   daemon_->ForgetEvents();
   MustAcquire();
