@@ -99,6 +99,11 @@ void Invalidator::OnInvalidate(const v1::Invalidate& event) {
   last_revision_ = event.revision();
   last_phase_ = event.phase();
   in_progress_.insert(event.revision());
+  // Held until their gates are closed: what is revoked is not released on top of it.
+  std::vector<std::shared_ptr<KernelState>> held;
+  for (const auto& context : InScope(event)) {
+    for (auto& kernel : KernelsOf(context.get())) held.push_back(std::move(kernel));
+  }
   DropMemo(event);
   auto step = std::make_shared<Step>();
   step->event = event;

@@ -364,6 +364,7 @@ TEST_F(AcquireTest, BuffersCanComeBeforeAnyKernel) {
   EXPECT_EQ(daemon_->acquires()[0].acquire().mode(), v1::ACQUIRE_CONTEXT);
   ASSERT_TRUE(client_->Allocate(kDevice, 16).ok());
   EXPECT_EQ(daemon_->acquires().size(), 1u);
+  timers_->Advance(1ms);
   EXPECT_EQ(daemon_->host()->buffers(), 1u) << "the second one has been released";
 }
 
