@@ -52,8 +52,8 @@ TEST_F(AcquireTest, ABatchIsOneMessageAndEachHasItsOwnOutcome) {
   };
   daemon_->ForgetEvents();
   const std::vector<KernelRequest> requests = {
-      Request("add"), Request("missing"), Request("memoized"), Request("sub"), Request("add"),
-      {.program = Program(), .entry = "x", .device = kDevice}};
+      Request("add"), Request("missing"), Request("memoized"),
+      Request("sub"), Request("add"),     {.program = Program(), .entry = "x", .device = kDevice}};
   const auto kernels = client_->AcquireBatch(requests);
   EXPECT_EQ(daemon_->messages(), 1u);
   EXPECT_EQ(daemon_->acquires().size(), 3u);
@@ -245,8 +245,7 @@ TEST_F(AcquireTest, BadRequestsNeverReachTheDaemon) {
   const auto reason = [&](KernelRequest request) {
     return FailureReason(client_->Acquire(request).status());
   };
-  EXPECT_EQ(reason({.program = Program(), .entry = "add", .device = kDevice}),
-            Reason::kBadRequest);
+  EXPECT_EQ(reason({.program = Program(), .entry = "add", .device = kDevice}), Reason::kBadRequest);
   EXPECT_EQ(reason({.program = program_, .entry = "", .device = kDevice}), Reason::kBadRequest);
   EXPECT_EQ(reason({.program = program_, .entry = "\xff", .device = kDevice}),
             Reason::kInvalidUtf8);

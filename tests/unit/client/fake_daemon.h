@@ -5,6 +5,7 @@
 #ifndef KCACHE_TESTS_UNIT_CLIENT_FAKE_DAEMON_H_
 #define KCACHE_TESTS_UNIT_CLIENT_FAKE_DAEMON_H_
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -40,16 +41,19 @@ class FakeDaemon final : public Transport {
     SendMessage(std::move(message));
   }
   void SendMessage(v1::DaemonMessage message) {
-    if (auto observer = Observer()) observer->OnMessage(std::move(message));
+    {
+      MutexLock lock(&mutex_);
+      outbox_.push_back(std::move(message));
+    }
+    Deliver();
   }
   void Invalidate(v1::Invalidate event) {
     {
       MutexLock lock(&mutex_);
       event.set_revision(++revision_);
+      *outbox_.emplace_back().add_events()->mutable_invalidate() = std::move(event);
     }
-    v1::DaemonEvent message;
-    *message.mutable_invalidate() = std::move(event);
-    Send(message);
+    Deliver();
   }
   void Fail(uint64_t request_id, const absl::Status& why) {
     v1::DaemonEvent event;
@@ -76,22 +80,22 @@ class FakeDaemon final : public Transport {
   }
   // What `acquire` gets.
   void Grant(const v1::Acquire& acquire) {
-    v1::DaemonMessage message;
     {
       MutexLock lock(&mutex_);
-      FillGrant(acquire, &message);
+      FillGrant(acquire, &outbox_.emplace_back());
     }
-    SendMessage(std::move(message));
+    Deliver();
   }
   // The device's context is made anew.
   void NextGeneration(uint32_t index) {
     MutexLock lock(&mutex_);
     contexts_.erase(index);
   }
-  // A clear: the next grants give out other slots.
-  void NewSlots() {
+  // A clear: the next grants give out other slots. Returns the last one given out until now.
+  uint32_t NewSlots() {
     MutexLock lock(&mutex_);
     slots_.clear();
+    return last_slot_;
   }
 
   // ---- what the test looks at
@@ -236,6 +240,7 @@ class FakeDaemon final : public Transport {
   }
   std::shared_ptr<SessionStreamObserver> TakeObserver() {
     MutexLock lock(&mutex_);
+    outbox_.clear();
     stream_ = nullptr;
     return std::exchange(observer_, nullptr);
   }
@@ -312,8 +317,28 @@ class FakeDaemon final : public Transport {
         default:
           break;
       }
+      if (!message.events().empty()) outbox_.push_back(std::move(message));
     }
-    if (!message.events().empty()) SendMessage(std::move(message));
+    Deliver();
+  }
+
+  // One FIFO, as a real session has: what is decided first is heard first.
+  void Deliver() {
+    while (true) {
+      v1::DaemonMessage message;
+      std::shared_ptr<SessionStreamObserver> observer;
+      {
+        MutexLock lock(&mutex_);
+        if (delivering_ || outbox_.empty()) return;
+        delivering_ = true;
+        message = std::move(outbox_.front());
+        outbox_.pop_front();
+        observer = observer_;
+      }
+      if (observer != nullptr) observer->OnMessage(std::move(message));
+      MutexLock lock(&mutex_);
+      delivering_ = false;
+    }
   }
 
   void FillGrant(const v1::Acquire& acquire, v1::DaemonMessage* message) {
@@ -378,6 +403,8 @@ class FakeDaemon final : public Transport {
   Mutex mutex_;
   std::shared_ptr<SessionStreamObserver> observer_;
   std::shared_ptr<Stream> stream_;
+  std::deque<v1::DaemonMessage> outbox_;
+  bool delivering_ = false;
   std::vector<v1::ClientEvent> events_;
   size_t messages_ = 0;
   int opened_ = 0;

@@ -102,10 +102,6 @@ class FakeHost : public std::enable_shared_from_this<FakeHost> {
     MutexLock lock(&mutex_);
     fenced_[slot] = std::move(positions);
   }
-  void Reopen(uint32_t slot) {
-    MutexLock lock(&mutex_);
-    fenced_.erase(slot);
-  }
 
   uint64_t max_commands_in_flight = 65536;
   uint64_t max_message_bytes = 4u << 20;

@@ -71,8 +71,8 @@ TEST_F(LaunchTest, ThingsOfAnotherDeviceAreRefused) {
   ASSERT_TRUE(foreign.ok());
   Expect(kernel_.Launch(queue_, one_, *foreign, 5, LocalMemory{16}), Reason::kUnknownBuffer,
          "a buffer of Fake:1, but the kernel is on Fake:0");
-  Expect(kernel_.Launch(GetQueue(kOther), one_, buffer_, 5, LocalMemory{16}),
-         Reason::kUnknownQueue, "a queue of Fake:1");
+  Expect(kernel_.Launch(GetQueue(kOther), one_, buffer_, 5, LocalMemory{16}), Reason::kUnknownQueue,
+         "a queue of Fake:1");
   Expect(buffer_.CopyFrom(queue_, 0, *foreign, 0, 8), Reason::kUnknownQueue, "the source");
   Expect(Kernel().Launch(queue_, one_), Reason::kLeaseUnknown, "empty");
 }
@@ -83,8 +83,8 @@ TEST_F(LaunchTest, RangesAreChecked) {
          "65 bytes at offset 0 of a buffer of 64 bytes");
   Expect(buffer_.Read(queue_, 60, std::span(bytes).first(8)), Reason::kBufferOutOfRange,
          "8 bytes at offset 60");
-  Expect(buffer_.Write(queue_, ~uint64_t{0}, std::span(bytes).first(8)),
-         Reason::kBufferOutOfRange, "offset 18446744073709551615");
+  Expect(buffer_.Write(queue_, ~uint64_t{0}, std::span(bytes).first(8)), Reason::kBufferOutOfRange,
+         "offset 18446744073709551615");
   Expect(buffer_.View(32, 33).status(), Reason::kBufferOutOfRange, "33 bytes at offset 32");
   Expect(buffer_.View(32, 0).status(), Reason::kBufferOutOfRange, "0 bytes");
   Expect(buffer_.Fill(queue_, 0, 64, std::as_bytes(std::span("ab", 3))), Reason::kBadRequest,
@@ -118,8 +118,8 @@ TEST_F(LaunchTest, BuffersOfALostContextAreRefusedByName) {
 
 TEST_F(LaunchTest, ProgramsThatCannotBeAreRefused) {
   Expect(Program::FromSource("", "x").status(), Reason::kBadRequest, "language");
-  Expect(ProgramBuilder("fake", "x").AddHeader("../up.h", "").Build().status(),
-         Reason::kBadRequest, "up.h");
+  Expect(ProgramBuilder("fake", "x").AddHeader("../up.h", "").Build().status(), Reason::kBadRequest,
+         "up.h");
   Expect(ProgramBuilder("fake", "x").Define("A", "1").Define("A", "2").Build().status(),
          Reason::kBadRequest, "A");
   Expect(ProgramBuilder("fake", "x").Flag("\xff").Build().status(), Reason::kInvalidUtf8, "");

@@ -1,5 +1,6 @@
 // The library under real threads: acquires, launches and releases against invalidations and breaks.
-// What ThreadSanitizer is for; the assertions are the guarantees that hold whatever the interleaving.
+// What ThreadSanitizer is for; the assertions are the guarantees that hold whatever the
+// interleaving.
 
 #include "client/src/threads.h"
 
@@ -110,8 +111,9 @@ TEST_F(ThreadsTest, ManyThreadsAskForTheSameKernels) {
   EXPECT_EQ(daemon_->host()->violations(), 0u);
 }
 
-// G1, seen from the client: what it has acknowledged it never uses again, but for what it announced.
-TEST_F(ThreadsTest, ClearsAndBreaksWhileEverybodyLaunches) {
+// G1, seen from the client: what it has acknowledged it never uses again, but for what it
+// announced.
+TEST_F(ThreadsTest, G1_ClearsWhileEverybodyLaunches) {
   const Program program = *Program::FromSource("fake", "x");
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> accepted{0};
@@ -126,14 +128,16 @@ TEST_F(ThreadsTest, ClearsAndBreaksWhileEverybodyLaunches) {
   Mutex mutex;
   CondVar acked;
   std::string last_ack ABSL_GUARDED_BY(mutex);
+  uint32_t cleared ABSL_GUARDED_BY(mutex) = 0;  // slots up to this one
+  uint32_t fenced = 0;                          // the fence's own
   daemon_->intercept = [&](const v1::ClientEvent& event) {
     if (!event.has_ack()) return false;
     std::map<uint32_t, uint64_t> positions;
     for (const auto& position : event.ack().positions()) {
       positions[position.queue()] = position.sequence();
     }
-    for (uint32_t slot = 1; slot <= 4; ++slot) host->Fence(slot, positions);
     MutexLock lock(&mutex);
+    while (fenced < cleared) host->Fence(++fenced, positions);
     last_ack = event.ack().operation_id();
     acked.NotifyAll();
     return true;
@@ -148,7 +152,8 @@ TEST_F(ThreadsTest, ClearsAndBreaksWhileEverybodyLaunches) {
         for (int i = 0; i < 20; ++i) {
           if (i % 7 == 0) {
             auto use = kernel->Use();
-            if (use.ok() && kernel->Launch(*client_->GetQueue(kDevice, t), LaunchConfig::Global(1)).ok()) {
+            if (use.ok() &&
+                kernel->Launch(*client_->GetQueue(kDevice, t), LaunchConfig::Global(1)).ok()) {
               accepted.fetch_add(1);
             }
           } else if (kernel->Launch(*client_->GetQueue(kDevice, t), LaunchConfig::Global(1)).ok()) {
@@ -167,12 +172,15 @@ TEST_F(ThreadsTest, ClearsAndBreaksWhileEverybodyLaunches) {
     event.set_phase(v1::PHASE_BEFORE);
     event.mutable_context()->set_context_id(context);
     event.set_needs_ack(true);
+    {
+      MutexLock lock(&mutex);
+      cleared = daemon_->NewSlots();  // out of circulation, before anybody is told
+    }
     daemon_->Invalidate(event);
     {
       MutexLock lock(&mutex);
       while (last_ack != id) acked.Wait(&mutex);
     }
-    for (uint32_t slot = 1; slot <= 4; ++slot) host->Reopen(slot);
     event.set_phase(v1::PHASE_AFTER);
     event.set_needs_ack(false);
     daemon_->Invalidate(event);
@@ -189,8 +197,7 @@ TEST_F(ThreadsTest, ClearsAndBreaksWhileEverybodyLaunches) {
 
 TEST_F(ThreadsTest, ClosingWhileOthersCall) {
   const Program program = *Program::FromSource("fake", "x");
-  const auto kernel =
-      client_->Acquire({.program = program, .entry = "k", .device = kDevice});
+  const auto kernel = client_->Acquire({.program = program, .entry = "k", .device = kDevice});
   ASSERT_TRUE(kernel.ok());
   const Queue queue = *client_->GetQueue(kDevice);
   std::vector<std::thread> threads;
