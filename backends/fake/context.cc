@@ -49,7 +49,13 @@ class FakeContext::Queue {
 
   void Push(std::function<absl::Status()> command) {
     MutexLock lock(&mutex_);
-    commands_.push_back(std::move(command));
+    commands_.push_back({std::move(command), /*is_marker=*/false});
+    changed_.NotifyOne();
+  }
+  // A marker is no work: whoever has waited for it may take the queue for idle.
+  void PushMarker(std::function<absl::Status()> command) {
+    MutexLock lock(&mutex_);
+    commands_.push_back({std::move(command), /*is_marker=*/true});
     changed_.NotifyOne();
   }
 
@@ -75,9 +81,14 @@ class FakeContext::Queue {
   }
 
  private:
+  struct Command {
+    std::function<absl::Status()> run;
+    bool is_marker = false;
+  };
+
   void Run() {
     for (;;) {
-      std::function<absl::Status()> command;
+      Command command;
       {
         MutexLock lock(&mutex_);
         running_ = false;
@@ -85,16 +96,16 @@ class FakeContext::Queue {
         if (stopping_) return;
         command = std::move(commands_.front());
         commands_.pop_front();
-        running_ = true;
+        running_ = !command.is_marker;
       }
-      const absl::Status status = command();
+      const absl::Status status = command.run();
       if (status_.ok()) status_ = status;
     }
   }
 
   Mutex mutex_;
   CondVar changed_;
-  std::deque<std::function<absl::Status()>> commands_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status status_;  // of the thread
@@ -372,7 +383,7 @@ absl::StatusOr<MarkerHandle> FakeContext::RecordMarker(QueueHandle handle) {
   const Action action = script_->Call("RecordMarker");
   if (action.kind == Action::Kind::kFail) return action.status;
   auto marker = std::make_shared<Marker>();
-  queue->Push([marker, queue = queue.get()] {
+  queue->PushMarker([marker, queue = queue.get()] {
     MutexLock lock(&marker->mutex);
     marker->status = queue->TakeStatus();
     marker->done = true;

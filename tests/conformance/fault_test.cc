@@ -151,9 +151,11 @@ TEST_F(Faults, G8_EndlessKernelIsEndedAndOthersLive) {
   ASSERT_TRUE(queue.ok() && flag.ok());
   KCACHE_ASSERT_OK(flag->Write(*queue, std::vector<uint32_t>(64, 0)));
   KCACHE_ASSERT_OK(queue->Synchronize());
+  LossWatch watch(**stuck);
   KCACHE_ASSERT_OK(endless.Launch(*queue, Endless(), *flag));
   const absl::Status lost = queue->Synchronize();
   EXPECT_THAT(FailureReason(lost), IsLoss()) << lost;
+  ASSERT_TRUE(watch.AwaitLoss(1));
 
   RunVectorAdd(**other, device(), 100);
   RunVectorAdd(**stuck, device(), 100);
