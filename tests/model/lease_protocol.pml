@@ -1,0 +1,10 @@
+/* kcache's protocol of leases, invalidation and teardown. README.md says what is modelled, what is not,
+ * and which line here is which code; run.sh runs it. */
+
+#include "state.pmh"
+#include "checks.pmh"
+#include "host.pmh"
+#include "daemon.pmh"
+#include "client.pmh"
+#include "environment.pmh"
+
