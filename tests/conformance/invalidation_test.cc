@@ -166,10 +166,14 @@ TEST_F(Invalidation, G6_ForeignDestroyEvictsNothing) {
 TEST_F(Invalidation, G6_OwnDestroyEvicts) {
   const Kernel kernel = Acquire(Role::kIncrement);
   ASSERT_TRUE(kernel.valid());
+  Heard heard;
+  const Registration registration = client().OnDeviceDestroy(heard.OnDestroy());
   auto update = Admin(Suite::Get().daemon().admin_socket()).DestroyDevice(family_device());
   ASSERT_TRUE(update.ok()) << update.status();
   EXPECT_TRUE(update->result().ok()) << update->DebugString();
   EXPECT_EQ(update->result().unacked(), 0u) << update->DebugString();
+  // The operator may know before this client does.
+  EXPECT_EQ(heard.Await(2).size(), 2u);
   EXPECT_FALSE(kernel.valid());
   RunVectorAdd(client(), device(), 100);
 }
