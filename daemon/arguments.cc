@@ -34,6 +34,8 @@ absl::StatusOr<Arguments> ParseArguments(int argc, char** argv) {
       arguments.action = Arguments::Action::kCheckConfig;
     } else if (argument == "--print-config") {
       arguments.action = Arguments::Action::kPrintConfig;
+    } else if (argument == "--print-default-config") {
+      arguments.action = Arguments::Action::kPrintDefaults;
     } else if (argument.starts_with("--")) {
       std::string name = argument.substr(2), value;
       if (size_t equals = name.find('='); equals != std::string::npos) {
@@ -64,7 +66,8 @@ std::string HelpText() {
       "Owns the compiled-kernel cache and the device contexts of this node's GPUs.\n\n"
       "  --config FILE     configuration file (default ", kDefaultFile, ", if it exists)\n"
       "  --check-config    says what is wrong with the configuration, and exits\n"
-      "  --print-config    prints every option with its value, and exits\n\n"
+      "  --print-config    prints every option with its value, and exits\n"
+      "  --print-default-config  prints a configuration file that changes nothing, and exits\n\n"
       "A private daemon: kcached --runtime-dir DIR puts both sockets into DIR.\n\nOptions:\n",
       ops::OptionsHelp());
 }

@@ -13,7 +13,7 @@
 namespace kcache {
 
 struct Arguments {
-  enum class Action { kServe, kHelp, kVersion, kCheckConfig, kPrintConfig };
+  enum class Action { kServe, kHelp, kVersion, kCheckConfig, kPrintConfig, kPrintDefaults };
   Action action = Action::kServe;
   ops::ConfigSources sources;
 };

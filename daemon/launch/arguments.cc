@@ -94,6 +94,8 @@ Request ParseArguments(int argc, char** argv) {
       request.hide.emplace_back(value);
     } else if (option == "device") {
       request.devices.emplace_back(value);
+    } else if (option == "keep") {
+      request.keep.push_back(static_cast<int>(Number(option, value)));
     } else if (option == "status-fd") {
       request.status_fd = static_cast<int>(Number(option, value));
     } else if (option == "filter") {

@@ -71,6 +71,19 @@ int OpenOutOfReach(const char* program, const Request& request) {
 
 }  // namespace
 
+void CloseAllBut(std::vector<int> keep) {
+  std::sort(keep.begin(), keep.end());
+  unsigned first = 3;
+  for (const int fd : keep) {
+    if (fd < static_cast<int>(first)) continue;
+    if (static_cast<unsigned>(fd) > first) {
+      syscall(SYS_close_range, first, static_cast<unsigned>(fd) - 1, 0);
+    }
+    first = static_cast<unsigned>(fd) + 1;
+  }
+  syscall(SYS_close_range, first, ~0u, 0);
+}
+
 void SetPriority(int nice_by) {
   if (nice_by <= 0) return;
   errno = 0;

@@ -22,26 +22,11 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
 
 #include "daemon/launch/launch.h"
 
 namespace kcache::launch {
 namespace {
-
-// Neither kcache-launch nor init uses what is the command's: the control socket's other end would not
-// notice that the command is gone.
-void CloseInherited(std::initializer_list<int> keep) {
-  unsigned first = 3;
-  for (const int fd : keep) {  // ascending
-    if (fd < 0) continue;
-    if (static_cast<unsigned>(fd) > first) {
-      syscall(SYS_close_range, first, static_cast<unsigned>(fd) - 1, 0);
-    }
-    first = static_cast<unsigned>(fd) + 1;
-  }
-  syscall(SYS_close_range, first, ~0u, 0);
-}
 
 void SendPidfd(int socket, int pidfd) {
   char byte = 'p';
@@ -87,7 +72,8 @@ int Reap(pid_t command) {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
     Become(request);
   }
-  CloseInherited({result});
+  // The control socket's other end must notice when the command is gone.
+  CloseAllBut({result});
   const int status = Reap(command);
   (void)!write(result, &status, sizeof status);
   std::_Exit(0);
@@ -130,7 +116,7 @@ void RunIsolated(const Request& request) {
   }
   (void)!write(go[1], "g", 1);
   close(go[1]);
-  CloseInherited({result[0]});
+  CloseAllBut({result[0]});
   int status = 0;
   const bool told = read(result[0], &status, sizeof status) == sizeof status;
   int init_status = 0;

@@ -40,6 +40,7 @@ struct Request {
   std::vector<std::string> hide;
   std::vector<std::string> devices;
   int status_fd = -1;
+  std::vector<int> keep;  // descriptors of the command, besides 0, 1 and 2
   Filter filter = Filter::kNone;
   bool no_exec = false;
   std::vector<char*> command;  // null-terminated
@@ -50,6 +51,8 @@ struct Request {
 
 Request ParseArguments(int argc, char** argv);
 
+// Closes every descriptor from 3 on but these; negative ones do not count.
+void CloseAllBut(std::vector<int> keep);
 void ResetSignals();
 void SetPriority(int nice_by);
 void ChangeUser(const Request& request);

@@ -4,13 +4,14 @@
 //
 // kcached starts every backend through this program, because what has to happen between fork and
 // exec (changing the user, limits, namespaces, a seccomp filter) wants a process with one thread.
-// File descriptors are arranged by kcached beforehand and pass through.
+// File descriptors are arranged by kcached beforehand.
 //
 //   --parent=PID          the process whose death must be this one's; checked after arming
 //   --uid=N --gid=N       become this user (needs privilege)
 //   --groups=N,N          supplementary groups; none when absent
 //   --limit=NAME=VALUE    a resource limit: as, core, cpu, data, fsize, nofile, nproc
 //   --nice=N              added to the niceness; I/O class idle from 10 on
+//   --keep=N              a descriptor that passes through, besides 0, 1 and 2; all others are closed
 //   --directory=PATH      working directory; the only one that can be written in namespaces
 //
 //   --root=minimal        namespaces, with a file system of /usr, what --show names, and --directory
@@ -29,10 +30,16 @@
 // Exit status 126: an option cannot be honoured; 127: PROGRAM cannot be executed. The reason is on
 // stderr, which kcached keeps as the process's last words.
 
+#include <utility>
+#include <vector>
+
 #include "daemon/launch/launch.h"
 
 int main(int argc, char** argv) {
   const kcache::launch::Request request = kcache::launch::ParseArguments(argc, argv);
+  std::vector<int> keep = request.keep;
+  keep.push_back(request.status_fd);
+  kcache::launch::CloseAllBut(std::move(keep));
   kcache::launch::ResetSignals();
   kcache::launch::SetPriority(request.nice);
   if (request.root == kcache::launch::Root::kShared) {

@@ -371,8 +371,9 @@ std::vector<Option> MakeOptions() {
           "The same for one trust domain.");
   limit32("max_queues_per_session", KCACHE_FIELD(core.limits.max_queues_per_session), 1024,
           "Execution queues of one session in one context.");
-  limit_size("max_commands_in_flight", KCACHE_FIELD(core.limits.max_commands_in_flight), 1,
-             kMax64, "Commands of one session submitted and not finished.");
+  o.push_back(Integer("limits.max_commands_in_flight",
+                      KCACHE_FIELD(core.limits.max_commands_in_flight), 1, kMax64,
+                      "Commands of one session submitted and not finished."));
   limit_size("max_device_bytes_per_session",
              KCACHE_FIELD(core.limits.max_device_bytes_per_session), 0, kMax64,
              "Device memory of one session; 0: the device's.");

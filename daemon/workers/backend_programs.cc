@@ -51,7 +51,7 @@ std::vector<std::string> SearchedDirectories(const std::vector<std::string>& con
                                              const std::string& own_directory) {
   std::vector<std::string> directories = configured;
   directories.push_back(own_directory);
-  directories.push_back(own_directory + "/../libexec/kcached");
+  directories.push_back(own_directory + "/../libexec/kcache");
   std::error_code ignored;
   std::vector<std::string> build_tree;
   for (const fs::directory_entry& entry :
@@ -95,7 +95,7 @@ absl::StatusOr<std::string> LocateLauncher(const std::string& configured,
   if (!configured.empty()) {
     candidates.push_back(configured);
   } else {
-    for (const char* directory : {"", "/../libexec/kcached"}) {
+    for (const char* directory : {"", "/../libexec/kcache"}) {
       candidates.push_back(absl::StrCat(own_directory, directory, "/",
                                         std::string(kLauncher)));
     }

@@ -1,7 +1,7 @@
 // Finds the backend programs, kcache-backend-<name>, and says what their processes are given.
 //
 // Searched in this order, the first program of a name wins: the configured directories, kcached's own
-// directory, its libexec directory (../libexec/kcached), and in a build tree ../backends/*.
+// directory, its libexec directory (../libexec/kcache), and in a build tree ../backends/*.
 //
 // Threads: on the executor; FindBackendPrograms and LocateLauncher block for the disk, at start-up.
 

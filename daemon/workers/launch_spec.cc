@@ -22,6 +22,9 @@ std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::st
     arguments.push_back(absl::StrCat("--limit=", name, "=", value));
   }
   if (spec.nice > 0) arguments.push_back(absl::StrCat("--nice=", spec.nice));
+  for (const auto& [fd, ours] : spec.descriptors) {
+    arguments.push_back(absl::StrCat("--keep=", fd));
+  }
   if (!spec.directory.empty()) arguments.push_back("--directory=" + spec.directory);
   const Sandbox& sandbox = spec.sandbox;
   if (sandbox.root != Sandbox::Root::kShared) {
