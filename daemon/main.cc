@@ -1,6 +1,7 @@
 // kcached: flags and wiring.
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -80,8 +81,17 @@ class Signals {
   sigset_t set_;
 };
 
+// Every connection takes descriptors; what is allowed is used.
+void RaiseFileLimit() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int Serve(const ops::Config& config, const Signals& signals) {
   ops::StartLogging(config.log_level);
+  RaiseFileLimit();
   auto directory = ops::RuntimeDirectory::Open(config);
   if (!directory.ok()) return Fail(directory.status());
   const std::string& work_directory = directory->work();
@@ -157,6 +167,9 @@ int Serve(const ops::Config& config, const Signals& signals) {
                                     : ""};
   rpc_options.max_message_bytes = config.core.limits.max_message_bytes;
   rpc_options.max_source_bytes = config.core.limits.max_source_bytes;
+  rpc_options.keepalive = config.keepalive;
+  rpc_options.connections = {.connections = config.max_connections,
+                             .connections_per_uid = config.max_connections_per_uid};
   rpc::AdminService::Hooks hooks;
   hooks.complete_status = [&config](v1::StatusReply* status) {
     status->set_socket(config.socket);
@@ -255,6 +268,10 @@ int main(int argc, char** argv) {
   }
   if (arguments->action == Arguments::Action::kVersion) {
     std::printf("kcached %s\n", KCACHED_VERSION);
+    return kcache::kExitOk;
+  }
+  if (arguments->action == Arguments::Action::kPrintDefaults) {
+    std::fputs(kcache::ops::PrintConfig({}, /*defaults_only=*/true).c_str(), stdout);
     return kcache::kExitOk;
   }
   auto config = kcache::ops::LoadConfig(arguments->sources);

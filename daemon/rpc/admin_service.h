@@ -11,7 +11,7 @@
 #include "daemon/core/dependencies.h"
 #include "daemon/core/service.h"
 #include "daemon/ops/event_log.h"
-#include "daemon/rpc/peer_table.h"
+#include "daemon/rpc/connection_table.h"
 #include "kcache/v1/admin.grpc.pb.h"
 
 namespace kcache::rpc {
@@ -24,7 +24,7 @@ class AdminService : public v1::Admin::CallbackService {
     std::function<std::string()> metrics_text;  // on the executor
   };
 
-  AdminService(core::Service* service, core::Executor* executor, const PeerTable* peers,
+  AdminService(core::Service* service, core::Executor* executor, const ConnectionTable* peers,
                ops::EventLog* events, Hooks hooks)
       : service_(service),
         executor_(executor),
@@ -66,7 +66,7 @@ class AdminService : public v1::Admin::CallbackService {
 
   core::Service* const service_;
   core::Executor* const executor_;
-  const PeerTable* const peers_;
+  const ConnectionTable* const peers_;
   ops::EventLog* const events_;
   const Hooks hooks_;
 };

@@ -9,14 +9,14 @@
 
 #include "daemon/core/dependencies.h"
 #include "daemon/core/service.h"
-#include "daemon/rpc/peer_table.h"
+#include "daemon/rpc/connection_table.h"
 #include "kcache/v1/session.grpc.pb.h"
 
 namespace kcache::rpc {
 
 class BlobsService : public v1::Blobs::CallbackService {
  public:
-  BlobsService(core::Service* service, core::Executor* executor, const PeerTable* peers,
+  BlobsService(core::Service* service, core::Executor* executor, const ConnectionTable* peers,
                uint64_t max_source_bytes)
       : service_(service),
         executor_(executor),
@@ -34,7 +34,7 @@ class BlobsService : public v1::Blobs::CallbackService {
  private:
   core::Service* const service_;
   core::Executor* const executor_;
-  const PeerTable* const peers_;
+  const ConnectionTable* const peers_;
   const uint64_t max_source_bytes_;
 };
 

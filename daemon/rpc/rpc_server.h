@@ -14,6 +14,7 @@
 #include "daemon/ops/epoll_loop.h"
 #include "daemon/ops/event_log.h"
 #include "daemon/rpc/admin_service.h"
+#include "daemon/rpc/connection_table.h"
 #include "daemon/rpc/listening_socket.h"
 
 namespace kcache::rpc {
@@ -23,6 +24,8 @@ struct RpcOptions {
   SocketOptions admin;
   uint64_t max_message_bytes = 4u << 20;
   uint64_t max_source_bytes = 16u << 20;
+  ConnectionTable::Limits connections;
+  absl::Duration keepalive = absl::InfiniteDuration();
 };
 
 class RpcServer {

@@ -14,14 +14,14 @@
 
 #include "daemon/core/dependencies.h"
 #include "daemon/core/service.h"
-#include "daemon/rpc/peer_table.h"
+#include "daemon/rpc/connection_table.h"
 #include "kcache/v1/session.grpc.pb.h"
 
 namespace kcache::rpc {
 
 class SessionService : public v1::Session::CallbackService {
  public:
-  SessionService(core::Service* service, core::Executor* executor, const PeerTable* peers)
+  SessionService(core::Service* service, core::Executor* executor, const ConnectionTable* peers)
       : service_(service), executor_(executor), peers_(peers) {}
 
   grpc::ServerBidiReactor<v1::ClientMessage, v1::DaemonMessage>* Open(
@@ -30,7 +30,7 @@ class SessionService : public v1::Session::CallbackService {
  private:
   core::Service* const service_;
   core::Executor* const executor_;
-  const PeerTable* const peers_;
+  const ConnectionTable* const peers_;
 };
 
 }  // namespace kcache::rpc
