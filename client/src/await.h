@@ -20,8 +20,11 @@ template <class T>
 class Arrival {
  public:
   void Put(T value) {
-    MutexLock lock(&mutex_);
-    value_.emplace(std::move(value));
+    {
+      MutexLock lock(&mutex_);
+      value_.emplace(std::move(value));
+    }
+    // Without the lock: whoever wakes up must not have to wait for it.
     arrived_.NotifyAll();
   }
   T Take() {

@@ -121,8 +121,10 @@ TaskThread::~TaskThread() {
 }
 
 void TaskThread::Post(Task task) {
-  MutexLock lock(&state_->mutex);
-  state_->tasks.push_back(std::move(task));
+  {
+    MutexLock lock(&state_->mutex);
+    state_->tasks.push_back(std::move(task));
+  }
   state_->changed.NotifyAll();
 }
 
