@@ -17,6 +17,7 @@
 #include "contract/strings.h"
 #include "daemon/ops/system_error.h"
 #include "daemon/workers/exit_status.h"
+#include "daemon/workers/library_path.h"
 #include "daemon/workers/private_directory.h"
 
 namespace kcache::workers {
@@ -124,6 +125,9 @@ void Isolation::Confine(Sandbox::Root root, Sandbox::Filter filter, const Backen
   sandbox.root = root;
   const std::filesystem::path path(program.path);
   sandbox.show.push_back(path.parent_path().string());
+  for (std::string& libraries : LibraryDirectories(program.path)) {
+    sandbox.show.push_back(std::move(libraries));
+  }
   for (const std::string& variable : spec->environment) {
     for (const std::string_view name : kPathVariables) {
       if (!std::string_view(variable).starts_with(name)) continue;

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "daemon/workers/exit_status.h"
+#include "daemon/workers/library_path.h"
 #include "daemon/workers/prober.h"
 #include "temporary_directory.h"
 
@@ -51,6 +52,25 @@ TEST(BackendProgramsTest, NothingOfTheServicesEnvironmentPassesButWhatMakesDevic
     EXPECT_THAT(variable, testing::Not(testing::StartsWith("LD_PRELOAD")));
     EXPECT_THAT(variable, testing::Not(testing::StartsWith("POCL_EXTRA")));
   }
+}
+
+// Programs that travel with their libraries (tests/gpu/bundle.sh) name them relative to themselves.
+TEST(LibraryPathTest, ReadsWhatTheLinkerWroteIntoTheProgram) {
+  if (std::system("command -v cc >/dev/null 2>&1") != 0) GTEST_SKIP() << "no C compiler here";
+  TemporaryDirectory directory;
+  const std::string source = directory.Write("bin/main.c", "int main(void) { return 0; }\n");
+  const std::string program = directory / "bin/program";
+  const std::string build = "cc -o " + program + " " + source +
+                            " -Wl,-rpath,'$ORIGIN/../lib' -Wl,-rpath,/opt/x -Wl,-rpath,relative";
+  ASSERT_EQ(std::system(build.c_str()), 0);
+  EXPECT_THAT(LibraryDirectories(program), testing::ElementsAre(directory / "lib", "/opt/x"));
+}
+
+TEST(LibraryPathTest, WhatIsNoProgramNamesNothing) {
+  TemporaryDirectory directory;
+  EXPECT_TRUE(LibraryDirectories(directory / "missing").empty());
+  EXPECT_TRUE(LibraryDirectories(directory.Write("script", "#!/bin/sh\n")).empty());
+  EXPECT_TRUE(LibraryDirectories(directory.Write("cut", "\x7f" "ELF\x02\x01")).empty());
 }
 
 TEST(BackendProgramsTest, AMissingLauncherNamesWhereItWasLookedFor) {
