@@ -2,7 +2,7 @@
 # Checks the model of the lease protocol: every invariant by itself, exhaustively, then every mutation
 # of the protocol, each of which at least one invariant must catch.
 #
-#   tests/model/run.sh           everything: about two minutes on two cores, under 3 GiB
+#   tests/model/run.sh           everything: about two minutes on two idle cores, under 3 GiB
 #   tests/model/run.sh --quick   smaller scenarios for continuous integration: under a minute
 #   tests/model/run.sh --trace NAME   prints the steps by which a mutation (by its name in the table) is
 #                                caught, or by which a check fails
@@ -214,7 +214,8 @@ if [ $quick -eq 0 ]; then
   sed -n 's/.*WITNESS([0-9]*, "\(.*\)").*/witness: \1/p' "$here"/*.pmh | sort -u >"$work/wanted"
   echo
   echo "situations that the checks came by: $(comm -12 "$work/seen" "$work/wanted" | wc -l) of $(wc -l <"$work/wanted")"
-  missing=$(comm -13 "$work/seen" "$work/wanted" | tee /dev/stderr | wc -l)
+  comm -13 "$work/seen" "$work/wanted" | sed 's/^witness: /never seen: /'
+  missing=$(comm -13 "$work/seen" "$work/wanted" | wc -l)
 fi
 
 echo "summary: states=$states errors=$errors mutations=${#mutations[@]} caught=$caught"
