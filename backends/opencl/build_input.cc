@@ -61,6 +61,15 @@ bool IsPlainOption(std::string_view flag) {
 
 }  // namespace
 
+std::string LoadOptions(const v1::ProgramManifest& manifest) {
+  std::string options;
+  for (const std::string& flag : manifest.flags()) {
+    if (!StartsWith(flag, "-cl-") || flag == "-cl-kernel-arg-info") continue;
+    options += (options.empty() ? "" : " ") + flag;
+  }
+  return options;
+}
+
 std::string HeaderOption(const v1::CompileRequest& request) {
   if (request.headers().empty()) return {};
   std::map<std::string, std::string_view> headers;

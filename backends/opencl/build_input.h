@@ -28,6 +28,13 @@ absl::Status ValidateHeaderName(std::string_view name);
 // undo one.
 absl::StatusOr<std::string> BuildOptions(const v1::ProgramManifest& manifest);
 
+// Of the flags, those that are to be given again when the binary is loaded: some are settings of
+// the launch and not of the code (PoCL's -cl-denorms-are-zero).
+std::string LoadOptions(const v1::ProgramManifest& manifest);
+
+// Where an artifact keeps them, in Artifact.extra.
+inline constexpr char kLoadOptionsKey[] = "opencl-load-options";
+
 // An option that changes with the headers' content. NVIDIA's driver cache goes by source and
 // options and would give back what it made of other headers.
 std::string HeaderOption(const v1::CompileRequest& request);

@@ -269,6 +269,9 @@ absl::StatusOr<v1::Artifact> OpenClCompiler::CompileHere(const CatalogDevice& de
                          std::to_string(request.max_output_bytes()),
                      {{"limit", "max_output_bytes"}});
   }
+  if (const std::string load_options = LoadOptions(manifest); !load_options.empty()) {
+    (*artifact.mutable_extra())[kLoadOptionsKey] = load_options;
+  }
   artifact.set_build_log(ToValidUtf8(built->log));
   artifact.mutable_kernels()->Assign(kernels->begin(), kernels->end());
   artifact.set_compile_ms(

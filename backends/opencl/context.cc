@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "backends/opencl/build_input.h"
 #include "backends/opencl/cl_info.h"
 #include "backends/opencl/cl_status.h"
 #include "backends/opencl/program_build.h"
@@ -44,9 +45,11 @@ absl::StatusOr<ModuleHandle> OpenClContext::LoadModule(const v1::Artifact& artif
                                                        Quoted(artifact.architecture()) +
                                                        ", this device is " + info_.architecture());
   }
+  const auto found = artifact.extra().find(kLoadOptionsKey);
+  const std::string options = found == artifact.extra().end() ? std::string() : found->second;
   const auto start = std::chrono::steady_clock::now();
   absl::StatusOr<BuiltProgram> built = BuildProgram(
-      context_.get(), catalog_device_, ProgramForm::kBinary, artifact.binary(), "", 64 << 10);
+      context_.get(), catalog_device_, ProgramForm::kBinary, artifact.binary(), options, 64 << 10);
   if (!built.ok()) return built.status();
   // PoCL only unpacks here. Elsewhere a binary may be an intermediate form (NVIDIA's is PTX), and
   // what the driver does with it cannot be told apart, so all of it counts.

@@ -23,7 +23,7 @@ constexpr cl_device_info kNvPciDomainId = 0x400A;
 
 // Changes whenever this backend itself makes something else of the same source: the options it
 // adds, how it finishes binaries, what its reflection records.
-constexpr char kBackendRevision[] = "kcache-opencl-1";
+constexpr char kBackendRevision[] = "kcache-opencl-2";
 
 std::string Extensions(cl_device_id device) { return DeviceText(device, CL_DEVICE_EXTENSIONS); }
 

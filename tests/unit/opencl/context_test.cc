@@ -117,6 +117,22 @@ TEST_F(ContextTest, WhereTheDriverPicksAFinishedSizeIsTaken) {
   EXPECT_EQ(host.context->late_compiles(), 1U);
 }
 
+TEST_F(ContextTest, FlagsThatAreSettingsOfTheLaunchSurviveInTheArtifact) {
+  for (const bool flush : {false, true}) {
+    v1::CompileRequest request =
+        Source("kernel void f(global float* a, float x) { a[0] = x + as_float(64); }");
+    if (flush) request.mutable_manifest()->add_flags("-cl-denorms-are-zero");
+    Host host = Open(MustCompile(request));
+    const MemoryHandle memory = host.Memory(4);
+    const float zero = 0.0F;
+    const std::vector<KernelArgument> arguments{BufferArgument(memory), ScalarArgument(zero)};
+    ASSERT_EQ(host.context->Launch(host.queue,
+                                   LaunchOf(host.Kernel("f"), {1, 1, 1}, {64, 1, 1}, arguments)),
+              absl::OkStatus());
+    EXPECT_EQ(host.Read<uint32_t>(memory, 1)[0], flush ? 0U : 64U);
+  }
+}
+
 TEST_F(ContextTest, RepeatEnqueuesTheLaunchAgain) {
   Host host = Open(MustCompile(Source("kernel void add(global int* a) { atomic_inc(a); }")));
   const MemoryHandle memory = host.Memory(4);
