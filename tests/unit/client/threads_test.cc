@@ -56,7 +56,7 @@ TEST(SerialExecutor, RunsOneTaskAtATimeInOrder) {
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([&] {
       for (int i = 0; i < 1000; ++i) {
-        executor.Run([&] {
+        executor.Run([&, i] {
           EXPECT_EQ(inside.fetch_add(1), 0);
           order.push_back(i);
           inside.fetch_sub(1);
