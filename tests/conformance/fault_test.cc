@@ -139,7 +139,7 @@ TEST_F(Faults, G8_AnotherDomainNoticesNothing) {
 // The watchdog ends a host whose kernel makes no progress, when the configuration asks for it.
 TEST_F(Faults, G8_EndlessKernelIsEndedAndOthersLive) {
   auto daemon = Suite::Get().NewDaemon(
-      {"--hosts.stalled-kernel=2s", "--isolation.domain=session", "--hosts.backoff=0s"});
+      {"--hosts.stalled-kernel=10s", "--isolation.domain=session", "--hosts.backoff=0s"});
   ASSERT_TRUE(daemon.ok()) << daemon.status();
   auto stuck = Connect(**daemon, "stuck"), other = Connect(**daemon, "bystander");
   ASSERT_TRUE(stuck.ok() && other.ok());
