@@ -104,9 +104,18 @@ void QueueEngine::Flush() {
   absl::Status status;
   {
     MutexLock driver(&driver_);
+    CoverLocked();
     status = context_->Flush(handle_);
   }
   if (!status.ok()) Note(admitted(), status);
+}
+
+void QueueEngine::CoverLocked() {
+  {
+    MutexLock lock(&mutex_);
+    if (!pending_.empty() || waiting_ || last_await_ >= admitted_) return;
+  }
+  AwaitLocked(nullptr);
 }
 
 void QueueEngine::Run() {
@@ -129,6 +138,10 @@ void QueueEngine::Run() {
       waiting_ = false;
     }
     if (next.done) next.done(status);
+    {
+      MutexLock driver(&driver_);
+      CoverLocked();
+    }
     MutexLock lock(&mutex_);
     changed_.NotifyAll();
   }

@@ -57,7 +57,7 @@ class QueueEngine {
   // Calls `done` when everything submitted until now is done, with what its marker reported. In
   // order with other Awaits of this queue.
   void Await(std::function<void(const absl::Status&)> done);
-  // Makes what was submitted start.
+  // Makes what was submitted start, and sees to it that its outcome will be known.
   void Flush();
 
   // The first failure since the last call, and forgets it.
@@ -89,6 +89,9 @@ class QueueEngine {
   void Run();
   void AwaitLocked(std::function<void(const absl::Status&)> done)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_);
+  // Without a marker behind a command nobody would learn that it failed, or never ends. When no marker is
+  // under way, records one behind what has none; the queue's thread does so again when it has waited for it.
+  void CoverLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(driver_);
   void Note(uint64_t sequence, const absl::Status& status);
 
   Context* const context_;
