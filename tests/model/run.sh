@@ -4,8 +4,8 @@
 #
 #   tests/model/run.sh           everything: about two minutes on two idle cores, under 3 GiB
 #   tests/model/run.sh --quick   smaller scenarios for continuous integration: under a minute
-#   tests/model/run.sh --trace NAME   prints the steps by which a mutation (by its name in the table) is
-#                                caught, or by which a check fails
+#   tests/model/run.sh --trace NAME   the steps by which the mutation of that name is caught, or by which
+#                                a check fails ("I3 fault")
 #
 # The last line is `summary: states=N errors=N mutations=N caught=N`. The exit status is 0 only if no
 # check errs, all mutations are caught, and the checks came by everything they are meant to see.
@@ -94,6 +94,14 @@ mutations=(
   "superseded clear waits for the host's exit|SUPERSEDED_CLEAR_AWAITS_EXIT|overlap-host|I6"
 )
 
+if [ -n "$trace" ]; then
+  # Only what has that name.
+  kept=(); for check in "${checks[@]}"; do [ "$check" != "$trace" ] || kept+=("$check"); done
+  checks=("${kept[@]}")
+  kept=(); for mutation in "${mutations[@]}"; do [ "${mutation%%|*}" != "$trace" ] || kept+=("$mutation"); done
+  mutations=("${kept[@]}")
+fi
+
 # ---- running
 
 # model NAME INVARIANT SCENARIO [MACRO…]: builds and runs one search in $work/NAME; its verdict in
@@ -162,6 +170,7 @@ print_trace() {
         while ((getline text < (here "/" $3)) > 0) {
           line++
           if (match(text, /^inline [A-Za-z]+/)) current = substr(text, 8, RLENGTH - 7)
+          if (text ~ /^active proctype/) current = "(at rest)"
           step[$3, line] = current
         }
       }
@@ -183,11 +192,11 @@ fi
 
 # ---- the table
 states=0 errors=0
-printf '%-4s %-61s %-15s %10s %6s %7s\n' "" invariant scenario states errors seconds
+printf '%-4s %-64s %-15s %10s %6s %7s\n' "" invariant scenario states errors seconds
 for check in "${checks[@]}"; do
   read -r invariant where <<<"$check"
   read -r s e t <"$work/$(slug "$check")/verdict"
-  printf '%-4s %-61s %-15s %10s %6s %7s\n' "$invariant" "${meaning[$invariant]}" "$where" "$s" "$e" "$t"
+  printf '%-4s %-64s %-15s %10s %6s %7s\n' "$invariant" "${meaning[$invariant]}" "$where" "$s" "$e" "$t"
   states=$((states + s)); errors=$((errors + e))
   [ "$e" = 0 ] || print_trace "$work/$(slug "$check")"
 done
