@@ -144,9 +144,15 @@ void Host::AwaitPositions(const v1::FenceRequest& request) {
 bool Host::Reached(const v1::FenceRequest& request) const ABSL_NO_THREAD_SAFETY_ANALYSIS {
   for (const v1::SessionPositions& until : request.admit_until()) {
     auto found = sessions_.find(until.session_id());
-    if (found == sessions_.end() || found->second->detached() || found->second->gate()->closed()) {
+    if (found == sessions_.end()) {
+      // Its stream is still on the way here, with what it announced; one that has ended sends no more.
+      const bool announced =
+          std::any_of(until.positions().begin(), until.positions().end(),
+                      [](const v1::QueuePosition& position) { return position.sequence() != 0; });
+      if (announced && !ended_.contains(until.session_id())) return false;
       continue;
     }
+    if (found->second->detached() || found->second->gate()->closed()) continue;
     for (const v1::QueuePosition& position : until.positions()) {
       if (found->second->Admitted(position.queue()) < position.sequence()) return false;
     }

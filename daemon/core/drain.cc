@@ -268,6 +268,10 @@ void ContextDrain::Supersede() {
   core_->deps.executor->Cancel(timer_);
 }
 
+void ContextDrain::OnSupersederDone() {
+  if (superseded_ && !done()) Done();
+}
+
 void ContextDrain::Done() {
   core_->deps.executor->Cancel(timer_);
   stage_ = Stage::kDone;

@@ -67,6 +67,8 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
   void OnContextExit(const HostExit& exit);
   // A destroy of the same context has begun: it releases what this clear would have.
   void Supersede();
+  // That destroy has ended, however it ended: so has this clear.
+  void OnSupersederDone();
 
   Context* context() const { return context_.get(); }
   const std::string& operation_id() const { return operation_id_; }

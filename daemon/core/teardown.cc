@@ -202,6 +202,11 @@ void Teardowns::PartDone(const TeardownPtr& teardown, size_t index) {
   Context* context = part.drain->context();
   const DrainOutcome& outcome = part.drain->outcome();
   Unregister(part.drain);
+  // Clears that this destroy took over: a host that is STUCK never exits, and they must not wait for it.
+  if (auto found = drains_.find(context->id()); found != drains_.end()) {
+    const auto clears = found->second;
+    for (const auto& clear : clears) clear->OnSupersederDone();
+  }
   acquirer_->DropAllLeases(context);
   if (!outcome.stuck) {
     contexts_->Remove(context, /*crashed=*/outcome.lost, "died while it was being destroyed");

@@ -442,6 +442,19 @@ TEST(Teardown, AHostThatCannotBeKilledIsStuckAndTheDeviceStaysDown) {
   EXPECT_EQ(ReasonOf(*late->FailureOf(request)), v1::DEVICE_DOWN);
 }
 
+TEST(Teardown, AClearThatADestroyTookOverEndsWithItEvenWhenTheHostIsStuck) {
+  TwoClients t;
+  t.a->acks = t.b->acks = false;
+  auto clear = t.h.Clear();
+  t.h.host().ignore_kill = true;
+  t.h.host().hold_fences = true;
+  auto destroy = t.h.Destroy("Fake:0");
+  t.h.executor.Advance(absl::Seconds(15));
+  ASSERT_TRUE(destroy->done());
+  EXPECT_EQ(destroy->result().error().reason(), v1::STUCK);
+  EXPECT_TRUE(clear->done()) << "and with it every clear behind it";
+}
+
 TEST(Teardown, DownIsDurableBeforeDrainingStarts) {
   TwoClients t;
   t.a->acks = t.b->acks = false;
