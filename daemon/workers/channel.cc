@@ -7,11 +7,38 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <limits>
+#include <memory>
+#include <mutex>
 
 #include "daemon/ops/system_error.h"
+#include "kcache/v1/backend.grpc.pb.h"
 
 namespace kcache::workers {
+namespace {
+
+// gRPC's client callbacks run on threads that end with the last channel that used them, and a thread
+// cannot wait for its own end: the last channel must not go on one of them, but the executor runs on
+// whatever thread brings work. So one channel that has made a call stays for good.
+void KeepCallbackThreads() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct Kept {
+      std::shared_ptr<grpc::Channel> channel =
+          grpc::CreateChannel("unix:/dev/null", grpc::InsecureChannelCredentials());
+      std::unique_ptr<v1::Compile::Stub> stub = v1::Compile::NewStub(channel);
+      grpc::ClientContext context;
+      v1::CompileRequest request;
+      v1::CompileReply reply;
+    };
+    static Kept* const kept = new Kept;
+    kept->context.set_deadline(std::chrono::system_clock::now());
+    kept->stub->async()->Run(&kept->context, &kept->request, &kept->reply, [](grpc::Status) {});
+  });
+}
+
+}  // namespace
 
 absl::StatusOr<ControlSocket> MakeControlSocket() {
   int fds[2];
@@ -25,6 +52,7 @@ absl::StatusOr<ControlSocket> MakeControlSocket() {
 }
 
 std::shared_ptr<grpc::Channel> MakeChannel(ops::UniqueFd socket, uint64_t max_receive_bytes) {
+  KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(static_cast<int>(
       std::min<uint64_t>(max_receive_bytes, std::numeric_limits<int>::max())));
