@@ -50,7 +50,8 @@ if [ $install -eq 1 ]; then
   fi
 fi
 if [ $release -eq 1 ]; then
-  run_preset release all
+  # shellcheck disable=SC2086 # words on purpose
+  run_preset release all ${KCACHE_CTEST_ARGUMENTS:-}
 fi
 if [ $sanitizers -eq 1 ]; then
   run_preset asan kcache_tests_asan -L '^asan$'
