@@ -56,7 +56,8 @@ class HostHandle : public core::DeviceHost {
 
 }  // namespace
 
-// The host's event stream. Each event is handled on the executor before the next is read.
+// The host's event stream. Each event is handled on the executor before the next is read, which is
+// outside of gRPC's reactions: the hold keeps the call alive until a read has failed.
 class HostWatch : public grpc::ClientReadReactor<v1::HostEvent> {
  public:
   HostWatch(std::shared_ptr<HostProcess> host, core::Executor* executor, uint64_t heartbeat_ms)
@@ -66,14 +67,16 @@ class HostWatch : public grpc::ClientReadReactor<v1::HostEvent> {
 
   void Start(v1::Device::Stub* stub) {
     stub->async()->Watch(&context_, &request_, this);
+    AddHold();
     StartRead(&event_);
     StartCall();
   }
 
+  // On the executor, while its host has not heard OnWatchEnded.
   void Cancel() { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override {
-    if (!ok) return;  // OnDone follows
+    if (!ok) return RemoveHold();  // OnDone follows
     executor_->Run([this] {
       host_->OnEvent(event_);
       StartRead(&event_);
@@ -82,7 +85,10 @@ class HostWatch : public grpc::ClientReadReactor<v1::HostEvent> {
 
   void OnDone(const grpc::Status&) override {
     // Behind what was read; the exit of the process says the rest.
-    executor_->Post([this] { delete this; });
+    executor_->Post([this] {
+      host_->OnWatchEnded();
+      delete this;
+    });
   }
 
  private:
@@ -213,6 +219,8 @@ void HostProcess::OnEvent(const v1::HostEvent& event) {
       break;  // something that a newer backend says
   }
 }
+
+void HostProcess::OnWatchEnded() { watch_ = nullptr; }
 
 void HostProcess::CheckHeartbeat() {
   const absl::Duration limit = parts_->config->host_unresponsive;

@@ -65,6 +65,8 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
 
   // From the watch stream.
   void OnEvent(const v1::HostEvent& event);
+  void OnWatchEnded();  // the stream's object is about to delete itself
+  bool watched() const { return watch_ != nullptr; }
 
  private:
   // Sends one request. `send(stub, context, request, reply, callback)` starts it.
@@ -85,7 +87,7 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   std::string execution_socket_;
   ChildPtr child_;
   std::unique_ptr<v1::Device::Stub> stub_;
-  HostWatch* watch_ = nullptr;   // deletes itself
+  HostWatch* watch_ = nullptr;   // deletes itself, after OnWatchEnded
   bool serving_ = false;
   bool exited_ = false;
   bool torn_down_ = false;
