@@ -16,6 +16,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "contract/history.h"
 #include "contract/strings.h"
 #include "daemon/arguments.h"
 #include "daemon/core/service.h"
@@ -103,6 +104,13 @@ int Serve(const ops::Config& config, const Signals& signals) {
   ops::StateFile state(config.state_dir, &events);
   ops::ProcCensus census(&executor);
   store::MemoryArtifactStore artifacts(config.store_bytes, config.store_count);
+  std::unique_ptr<History> history;
+  if (!config.history_directory.empty()) {
+    auto opened =
+        History::Open(absl::StrCat(config.history_directory, "/daemon-", getpid(), ".history"));
+    if (!opened.ok()) return Fail(opened.status());
+    history = *std::move(opened);
+  }
   auto loop = ops::EpollLoop::Create("kcached-io");
   if (!loop.ok()) return Fail(loop.status());
 
@@ -139,7 +147,8 @@ int Serve(const ops::Config& config, const Signals& signals) {
                                       .programs = &programs,
                                       .isolation = &isolation,
                                       .work_directory = work_directory,
-                                      .execution_directory = directory->execution()});
+                                      .execution_directory = directory->execution(),
+                                      .history_directory = config.history_directory});
 
   core::Options options = config.core;
   options.may_change_uid = isolation.may_change_user();
@@ -154,7 +163,8 @@ int Serve(const ops::Config& config, const Signals& signals) {
                 .prober = &prober,
                 .artifacts = &artifacts,
                 .state = &state,
-                .events = &events});
+                .events = &events,
+                .history = history.get()});
 
   rpc::RpcOptions rpc_options;
   rpc_options.client = {.path = config.socket,

@@ -27,6 +27,7 @@
 #include "backends/sdk/host.h"
 #include "contract/error_reason.h"
 #include "contract/grpc_status.h"
+#include "contract/history.h"
 #include "kcache/v1/backend.grpc.pb.h"
 
 namespace kcache::backend {
@@ -38,6 +39,7 @@ struct Arguments {
   std::string role;
   int control_fd = -1;
   int execution_fd = -1;
+  int history_fd = -1;  // none: nothing is recorded
 };
 
 // "--name=value"; false when `argument` is another option.
@@ -64,7 +66,7 @@ int Usage(const char* program, const std::string& problem) {
                "%s: %s\n"
                "usage: %s --role=probe\n"
                "       %s --role=compile --control-fd=N\n"
-               "       %s --role=device --control-fd=N --execution-fd=N\n"
+               "       %s --role=device --control-fd=N --execution-fd=N [--history-fd=N]\n"
                "N are inherited sockets; kcached starts this program, people do only to probe.\n",
                program, problem.c_str(), program, program, program);
   return kExitUsage;
@@ -161,7 +163,9 @@ int DeviceRole(Family* family, const Arguments& arguments) {
   WatchParent(arguments.control_fd);
   // Neither is ever destroyed: at process exit a driver may be deinitialised before us.
   DeviceService* service = nullptr;
-  auto* host = new Host(family, [&service](const absl::Status& why) {
+  const History* history =
+      arguments.history_fd < 0 ? nullptr : new History(arguments.history_fd);
+  auto* host = new Host(family, history, [&service](const absl::Status& why) {
     std::fprintf(stderr, "context lost: %s\n", std::string(why.message()).c_str());
     std::thread([&service] {
       // The daemon is told first, if it listens; the process ends all the same.
@@ -206,6 +210,10 @@ int BackendMain(int argc, char** argv, std::unique_ptr<Family> family) {
     } else if (Option(argument, "--execution-fd", &value)) {
       if (!ParseFd(value, &arguments.execution_fd)) {
         return Usage(program, "--execution-fd=" + std::string(value) + " is no open descriptor");
+      }
+    } else if (Option(argument, "--history-fd", &value)) {
+      if (!ParseFd(value, &arguments.history_fd)) {
+        return Usage(program, "--history-fd=" + std::string(value) + " is no open descriptor");
       }
     } else {
       return Usage(program, "unknown argument " + std::string(argument));

@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "backends/sdk/recorded_context.h"
 #include "backends/sdk/session_engine.h"
 #include "contract/error_reason.h"
+#include "contract/strings.h"
 
 namespace kcache::backend {
 namespace {
@@ -19,6 +21,14 @@ Deadline After(uint64_t milliseconds) {
   return std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
 }
 
+std::string SlotsText(const v1::FenceReply& reply) {
+  std::string text;
+  for (const v1::SlotRef& slot : reply.fenced()) {
+    absl::StrAppend(&text, slot.slot(), ".", slot.incarnation(), ",");
+  }
+  return text;
+}
+
 v1::HostEvent LabelEvent(v1::LabelChange change) {
   v1::HostEvent event;
   *event.mutable_label() = std::move(change);
@@ -27,8 +37,10 @@ v1::HostEvent LabelEvent(v1::LabelChange change) {
 
 }  // namespace
 
-Host::Host(Family* family, std::function<void(const absl::Status&)> on_lost)
+Host::Host(Family* family, const History* history,
+           std::function<void(const absl::Status&)> on_lost)
     : family_(family),
+      history_(history),
       on_lost_(std::move(on_lost)),
       ledger_([this](v1::LabelChange change) { Push(LabelEvent(std::move(change))); }) {}
 
@@ -62,8 +74,14 @@ v1::OpenContextReply Host::OpenContext(const v1::OpenContextRequest& request) {
   peer_uid_ = request.peer_uid();
   check_peer_uid_ = request.check_peer_uid();
   context_ = *std::move(context);
+  if (history_ != nullptr) {
+    history_->Record("host", {{"instance", ToHex(request.instance())},
+                              {"context", ref_.context_id()},
+                              {"generation", ref_.generation()}});
+    context_ = std::make_unique<RecordedContext>(std::move(context_), history_);
+  }
   ledger_.Add("context", 0, 0, [this] { return context_->Close(); });
-  slots_ = std::make_unique<SlotTable>(context_.get(), &ledger_);
+  slots_ = std::make_unique<SlotTable>(context_.get(), &ledger_, history_);
   op_cache_ = std::make_unique<OpCache>(context_.get(), &ledger_, [this](ScratchBlock old) {
     AfterInFlight([this, id = old.ledger] { ledger_.ReleaseOne(id).IgnoreError(); });
   });
@@ -129,6 +147,12 @@ absl::StatusOr<v1::FenceReply> Host::Fence(const v1::FenceRequest& request) {
       return MakeError(v1::BAD_REQUEST, "Fence without a scope");
   }
   for (const auto& session : Sessions()) *reply.add_admitted() = session->Positions();
+  if (history_ != nullptr) {
+    history_->Record("fenced", {{"operation", ToHex(request.operation_id())},
+                                {"all", request.context() ? 1u : 0u},
+                                {"session", request.session_id()},
+                                {"slots", SlotsText(reply)}});
+  }
   return reply;
 }
 
@@ -364,6 +388,7 @@ absl::StatusOr<std::shared_ptr<SessionEngine>> Host::Attach(const v1::AttachSess
     }
     old = std::exchange(slot, session);
   }
+  if (history_ != nullptr) history_->Record("attached", {{"session", attach.session_id()}});
   if (old != nullptr) {
     // Its stream broke, and with it went all knowledge of how far it had got: it starts anew.
     old->gate()->Close();

@@ -32,6 +32,7 @@
 #include "backends/sdk/queue_engine.h"
 #include "backends/sdk/slot_table.h"
 #include "backends/sdk/stall_watchdog.h"
+#include "contract/history.h"
 #include "contract/lease_token.h"
 #include "contract/mutex.h"
 #include "kcache/v1/backend.pb.h"
@@ -58,8 +59,9 @@ class ReplySink {
 
 class Host {
  public:
-  // `on_lost` runs once, when the context is dead; it ends the process.
-  Host(Family* family, std::function<void(const absl::Status&)> on_lost);
+  // `on_lost` runs once, when the context is dead; it ends the process. `history` may be null: then
+  // nothing is recorded.
+  Host(Family* family, const History* history, std::function<void(const absl::Status&)> on_lost);
   ~Host();
 
   // ---- control (backend.proto)
@@ -90,6 +92,7 @@ class Host {
   Ledger* ledger() { return &ledger_; }
   OpCache* op_cache() const { return op_cache_.get(); }
   AdmissionGate* gate() { return &gate_; }
+  const History* history() const { return history_; }
   // Whether somebody watches that queues make progress.
   bool watched() const { return watchdog_ != nullptr; }
   void Lost(const absl::Status& why);
@@ -112,6 +115,7 @@ class Host {
   std::vector<StallWatchdog::QueueProgress> Progress() const;
 
   Family* const family_;
+  const History* const history_;
   const std::function<void(const absl::Status&)> on_lost_;
   std::atomic<bool> lost_{false};
   AdmissionGate gate_;  // closed: the context is fenced

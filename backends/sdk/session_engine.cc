@@ -45,10 +45,6 @@ bool IsQueueCommand(const v1::Command& command) {
   }
 }
 
-uint64_t CountOf(const v1::Command& command) {
-  return command.has_launch() ? std::max(1u, command.launch().repeat()) : 1;
-}
-
 }  // namespace
 
 SessionEngine::SessionEngine(Host* host, uint64_t id, ExecutionPeer peer,
@@ -74,7 +70,11 @@ void SessionEngine::Handle(std::shared_ptr<v1::ExecutionRequest> request) {
           SendDone(command.synchronize().request_id(), why.ok() ? SessionFenced() : why);
         } else if (IsQueueCommand(command)) {
           auto queue = QueueFor(command.queue());
-          if (queue.ok()) Refuse(queue->get(), SessionFenced(), CountOf(command));
+          if (queue.ok() && command.has_launch()) {
+            RefuseLaunch(queue->get(), command.launch(), SessionFenced());
+          } else if (queue.ok()) {
+            Refuse(queue->get(), SessionFenced());
+          }
           if (command.has_read()) {
             v1::Reply reply;
             reply.mutable_read_data()->set_request_id(command.read().request_id());
@@ -233,6 +233,20 @@ uint64_t SessionEngine::in_flight() const {
 void SessionEngine::Refuse(QueueEngine* queue, const absl::Status& why, uint64_t count) {
   host_->CountRefused(count);
   queue->Refuse(why, count);
+}
+
+void SessionEngine::RefuseLaunch(QueueEngine* queue, const v1::Launch& launch,
+                                 const absl::Status& why) {
+  const uint64_t count = std::max(1u, launch.repeat());
+  Refuse(queue, why, count);
+  if (const History* history = host_->history()) {
+    history->Record("refused", {{"session", id_},
+                                {"queue", queue->number()},
+                                {"sequence", queue->admitted()},
+                                {"slot", launch.slot()},
+                                {"incarnation", launch.incarnation()},
+                                {"reason", static_cast<uint64_t>(ReasonOf(why))}});
+  }
 }
 
 absl::Status SessionEngine::CheckInFlight(const QueueEngine& queue, uint64_t count) const {
@@ -545,19 +559,27 @@ absl::Status SessionEngine::CheckLaunch(const v1::Launch& launch, Slot* slot,
 void SessionEngine::Launch(QueueEngine* queue, const v1::Launch& launch) {
   const uint64_t count = std::max(1u, launch.repeat());
   auto slot = LeasedSlot(launch.slot(), launch.incarnation());
-  if (!slot.ok()) return Refuse(queue, slot.status(), count);
+  if (!slot.ok()) return RefuseLaunch(queue, launch, slot.status());
   // From here until the driver has it, a fence of the slot waits for this launch.
   Admission admitted(&(*slot)->gate);
-  if (!admitted) return Refuse(queue, Revoked(launch.slot(), launch.incarnation()), count);
+  if (!admitted) return RefuseLaunch(queue, launch, Revoked(launch.slot(), launch.incarnation()));
   LaunchCommand command;
   absl::Status status = CheckInFlight(*queue, count);
   if (status.ok()) status = CheckLaunch(launch, slot->get(), &command, &arguments_);
-  if (!status.ok()) return Refuse(queue, status, count);
+  if (!status.ok()) return RefuseLaunch(queue, launch, status);
   host_->CountLaunches(count);
   queue
       ->SubmitLaunch(launch.slot(), count,
                      [&](QueueHandle handle) { return host_->context()->Launch(handle, command); })
       .IgnoreError();  // noted by the queue
+  if (const History* history = host_->history()) {
+    history->Record("admitted", {{"session", id_},
+                                 {"queue", queue->number()},
+                                 {"sequence", queue->admitted()},
+                                 {"slot", launch.slot()},
+                                 {"incarnation", launch.incarnation()},
+                                 {"kernel", (*slot)->kernel}});
+  }
 }
 
 // ---- data ---------------------------------------------------------------------------------------

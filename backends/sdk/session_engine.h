@@ -94,6 +94,7 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
                                                     bool* fell_back);
   absl::Status CheckInFlight(const QueueEngine& queue, uint64_t count) const;
   void Refuse(QueueEngine* queue, const absl::Status& why, uint64_t count = 1);
+  void RefuseLaunch(QueueEngine* queue, const v1::Launch& launch, const absl::Status& why);
   void SendDone(uint64_t request_id, const absl::Status& status, const QueueEngine* queue = nullptr,
                 bool fell_back = false);
   void AfterInFlight(std::function<void()> then);

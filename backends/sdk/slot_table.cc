@@ -79,6 +79,11 @@ v1::LoadResult SlotTable::LoadOne(const std::string& module_key, ModuleHandle mo
     return result;
   }
   slot->kernel = *kernel;
+  if (history_ != nullptr) {
+    history_->Record("slot", {{"slot", slot->number},
+                              {"incarnation", slot->incarnation},
+                              {"kernel", slot->kernel}});
+  }
   slot->ledger = ledger_->Add(absl::StrCat("kernel ", item.kernel().entry()), 0, 0,
                               [this, k = *kernel] { return context_->ReleaseKernel(k); });
   *result.mutable_kernel() = slot->info;

@@ -24,6 +24,7 @@
 #include "backends/sdk/admission_gate.h"
 #include "backends/sdk/driver.h"
 #include "backends/sdk/ledger.h"
+#include "contract/history.h"
 #include "contract/mutex.h"
 #include "kcache/v1/backend.pb.h"
 
@@ -41,7 +42,8 @@ struct Slot {
 
 class SlotTable {
  public:
-  SlotTable(Context* context, Ledger* ledger) : context_(context), ledger_(ledger) {}
+  SlotTable(Context* context, Ledger* ledger, const History* history = nullptr)
+      : context_(context), ledger_(ledger), history_(history) {}
 
   v1::LoadReply Load(const v1::LoadRequest& request);
   // The slot if it is loaded in this incarnation; null otherwise.
@@ -72,6 +74,7 @@ class SlotTable {
 
   Context* const context_;
   Ledger* const ledger_;
+  const History* const history_;
   mutable Mutex mutex_;
   absl::flat_hash_map<uint32_t, std::shared_ptr<Slot>> slots_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, Module> modules_ ABSL_GUARDED_BY(mutex_);

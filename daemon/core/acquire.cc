@@ -349,6 +349,12 @@ void Acquirer::GrantHandle(const RequestPtr& request, Context* context, Handle* 
   lease->second = {.incarnation = handle->incarnation,
                    .granted_s = static_cast<uint32_t>(absl::ToInt64Seconds(now))};
   handle->last_used = now;
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("granted", {{"session", session->id},
+                                            {"context", context->id()},
+                                            {"slot", handle->slot},
+                                            {"incarnation", handle->incarnation}});
+  }
   Introduce(session, context);
 
   v1::DaemonEvent event;
@@ -486,6 +492,12 @@ void Acquirer::Release(Session* session, const v1::Release& release) {
   }
   session->leases.erase(lease);
   context->RemoveHolder(session->id);
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("lease-released", {{"session", session->id},
+                                                   {"context", context->id()},
+                                                   {"slot", release.lease().slot()},
+                                                   {"incarnation", release.lease().incarnation()}});
+  }
 }
 
 void Acquirer::DropLeases(Context* context,

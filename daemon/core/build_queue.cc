@@ -28,6 +28,19 @@ v1::ErrorReason ReasonFor(CompileOutcome::End end) {
   }
 }
 
+std::string_view EndName(const CompileOutcome& outcome) {
+  switch (outcome.end) {
+    case CompileOutcome::End::kReplied:
+      return outcome.reply.has_error() ? "failed" : "compiled";
+    case CompileOutcome::End::kNotCounted:
+      return "not-counted";
+    case CompileOutcome::End::kUnavailable:
+      return "unavailable";
+    default:
+      return "died";
+  }
+}
+
 std::shared_ptr<const v1::CompileRequest> RequestFor(const BuildSpec& spec, const Limits& limits) {
   auto request = std::make_shared<v1::CompileRequest>();
   request->set_framework(spec.framework);
@@ -161,6 +174,9 @@ void BuildQueue::StartJob(const Digest& key, Flight* flight) {
   flight->started = deps_->clock->Now();
   ++running_;
   ++counters_.attempts;
+  if (deps_->history != nullptr) {
+    deps_->history->Record("compile-started", {{"key", key.hex()}, {"epoch", flight->epoch}});
+  }
   for (Waiter& waiter : flight->waiters) {
     if (waiter.progress) waiter.progress(true);
   }
@@ -173,6 +189,11 @@ void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
   Flight* flight = flights_[key].get();
   flight->running = false;
   --running_;
+  if (deps_->history != nullptr) {
+    deps_->history->Record("compile-ended", {{"key", key.hex()},
+                                             {"epoch", flight->epoch},
+                                             {"end", EndName(outcome)}});
+  }
   const uint64_t took_ms =
       static_cast<uint64_t>(absl::ToInt64Milliseconds(deps_->clock->Now() - flight->started));
 

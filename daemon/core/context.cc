@@ -64,7 +64,9 @@ Context::Context(Identity identity, const v1::DeviceInfo& device, const Options*
       token_key_(deps->random->Bytes(kTokenKeyBytes)),
       authority_(MakeAuthority(token_key_, identity_.instance)),
       handles_(counters),
-      idle_since_(deps->clock->Now()) {}
+      idle_since_(deps->clock->Now()) {
+  RecordState();
+}
 
 Context::~Context() = default;
 
@@ -89,6 +91,16 @@ void Context::MoveTo(ContextState next) {
     return;
   }
   state_ = next;
+  RecordState();
+}
+
+void Context::RecordState() const {
+  if (deps_->history == nullptr) return;
+  deps_->history->Record("context", {{"context", identity_.id},
+                                     {"state", Name(state_)},
+                                     {"device", identity_.device.ToString()},
+                                     {"domain", identity_.domain.name},
+                                     {"generation", identity_.generation}});
 }
 
 void Context::Start(absl::Duration backoff) {
@@ -347,6 +359,15 @@ void Context::NotePositions(
     uint64_t session_id,
     const google::protobuf::RepeatedPtrField<v1::QueuePosition>& positions) {
   if (!introduced_.contains(session_id)) return;
+  if (deps_->history != nullptr) {
+    std::string text;
+    for (const v1::QueuePosition& one : positions) {
+      absl::StrAppend(&text, one.queue(), ":", one.sequence(), ",");
+    }
+    deps_->history->Record("announced", {{"session", session_id},
+                                         {"context", identity_.id},
+                                         {"positions", text}});
+  }
   for (const v1::QueuePosition& one : positions) {
     if (one.queue() >= options_->limits.max_queues_per_session) continue;
     uint64_t& known = positions_[session_id][one.queue()];

@@ -139,6 +139,7 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   static constexpr size_t kMaxHandles = 65536;
 
   void Launch();
+  void RecordState() const;
   void PumpLoads();
   void AnswerAlive(const absl::Status& status);
 

@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "contract/history.h"
 #include "contract/kernel_key.h"
 #include "kcache/v1/backend.pb.h"
 #include "kcache/v1/types.pb.h"
@@ -246,6 +247,7 @@ struct Dependencies {
   ArtifactStore* artifacts = nullptr;
   StateStore* state = nullptr;
   EventSink* events = nullptr;
+  const History* history = nullptr;  // none: nothing is recorded
 };
 
 }  // namespace kcache::core

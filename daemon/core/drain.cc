@@ -16,6 +16,20 @@ uint64_t Milliseconds(absl::Duration duration) {
   return static_cast<uint64_t>(absl::ToInt64Milliseconds(duration));
 }
 
+std::string_view Name(ContextDrain::Stage stage) {
+  switch (stage) {
+    case ContextDrain::Stage::kWaiting:
+      return "waiting";
+    case ContextDrain::Stage::kFencing:
+      return "fencing";
+    case ContextDrain::Stage::kReleasing:
+      return "releasing";
+    case ContextDrain::Stage::kDone:
+      return "done";
+  }
+  return "?";
+}
+
 }  // namespace
 
 ContextDrain::ContextDrain(Core* core, std::shared_ptr<Context> context, Kind kind,
@@ -38,12 +52,41 @@ void ContextDrain::Start(const std::vector<SessionId>& holders) {
   was_alive_ = context_->host() != nullptr;
   for (SessionId holder : holders) waiting_[holder] = {.since = now, .nack = ""};
   holders_ = static_cast<uint32_t>(waiting_.size());
+  RecordStart();
   if (waiting_.empty()) {
     core_->deps.executor->Post([self = shared_from_this()] { self->Fence(); });
     return;
   }
   grace_due_ = now + grace_;
   Arm(grace_, [this] { OnGraceOver(); });
+}
+
+void ContextDrain::MoveTo(Stage next) {
+  stage_ = next;
+  if (core_->deps.history == nullptr) return;
+  core_->deps.history->Record("drain-stage", {{"operation", ToHex(operation_id_)},
+                                              {"context", context_->id()},
+                                              {"stage", Name(next)},
+                                              {"lost", outcome_.lost ? 1u : 0u},
+                                              {"stuck", outcome_.stuck ? 1u : 0u}});
+}
+
+void ContextDrain::RecordStart() const {
+  if (core_->deps.history == nullptr) return;
+  std::string slots;
+  for (const auto& [slot, incarnation] : slots_) absl::StrAppend(&slots, slot, ".", incarnation, ",");
+  core_->deps.history->Record("drain", {{"operation", ToHex(operation_id_)},
+                                        {"context", context_->id()},
+                                        {"kind", kind_ == Kind::kDestroy ? "destroy" : "clear"},
+                                        {"grace_ms", Milliseconds(grace_)},
+                                        {"slots", slots}});
+}
+
+void ContextDrain::RecordHolder(std::string_view what, SessionId session) const {
+  if (core_->deps.history == nullptr) return;
+  core_->deps.history->Record(what, {{"operation", ToHex(operation_id_)},
+                                     {"context", context_->id()},
+                                     {"session", session}});
 }
 
 void ContextDrain::Arm(absl::Duration delay, Function<void()> then) {
@@ -54,6 +97,7 @@ void ContextDrain::Arm(absl::Duration delay, Function<void()> then) {
 
 void ContextDrain::Holder(SessionId session, uint32_t* counter) {
   if (waiting_.erase(session) == 0) return;
+  RecordHolder(counter == &outcome_.acked ? "acked" : "gone", session);
   ++*counter;
   if (stage_ != Stage::kWaiting) return;
   if (waiting_.empty()) {
@@ -85,6 +129,7 @@ void ContextDrain::OnGraceOver() {
   }
   for (const auto& [session, waiting] : waiting_) {
     outcome_.unacked.push_back(session);
+    RecordHolder("grace-over", session);
     const Session* holder = core_->sessions.Find(session);
     outcome_.failures.push_back(absl::StrCat(
         "lease of ", holder == nullptr ? "an ended session" : holder->Describe(),
@@ -98,7 +143,7 @@ void ContextDrain::OnGraceOver() {
 void ContextDrain::Fence() {
   if (stage_ != Stage::kWaiting || superseded_) return;
   core_->deps.executor->Cancel(timer_);
-  stage_ = Stage::kFencing;
+  MoveTo(Stage::kFencing);
   on_change_();
   DeviceHost* host = context_->host();
   if (host == nullptr) {
@@ -135,7 +180,7 @@ void ContextDrain::Fence() {
 void ContextDrain::Release() {
   core_->deps.executor->Cancel(timer_);
   if (superseded_) return;
-  stage_ = Stage::kReleasing;
+  MoveTo(Stage::kReleasing);
   on_change_();
   if (kind_ == Kind::kClear) return ReleaseHandles();
 
@@ -274,7 +319,7 @@ void ContextDrain::OnSupersederDone() {
 
 void ContextDrain::Done() {
   core_->deps.executor->Cancel(timer_);
-  stage_ = Stage::kDone;
+  MoveTo(Stage::kDone);
   waiting_.clear();
   core_->deps.executor->Post([self = shared_from_this()] { self->on_done_(); });
 }

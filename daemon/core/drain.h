@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -83,6 +84,10 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
  private:
   void Holder(SessionId session, uint32_t* counter);
   void OnGraceOver();
+  // The one place where the stage changes.
+  void MoveTo(Stage next);
+  void RecordStart() const;
+  void RecordHolder(std::string_view what, SessionId session) const;
   void Fence();
   void Release();
   void ReleaseHandles();

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "contract/error_reason.h"
+#include "contract/strings.h"
 
 namespace kcache::core {
 
@@ -25,6 +26,14 @@ void Notifier::Send(SessionId id, v1::Invalidate step, SessionId initiator) {
   Session* session = core_->sessions.Find(id);
   if (session == nullptr) return;
   step.set_initiator(id == initiator);
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("told", {{"session", id},
+                                         {"operation", ToHex(step.operation_id())},
+                                         {"context", step.context().context_id()},
+                                         {"phase", static_cast<uint64_t>(step.phase())},
+                                         {"kind", static_cast<uint64_t>(step.kind())},
+                                         {"revision", step.revision()}});
+  }
   v1::DaemonEvent event;
   *event.mutable_invalidate() = std::move(step);
   session->Send(std::move(event));

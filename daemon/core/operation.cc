@@ -43,6 +43,11 @@ OperationPtr OperationTable::Create(std::string id, std::string kind, std::strin
   operation->asked_by = std::move(asked_by);
   operation->started = core_->deps.clock->Now();
   operations_[operation->id] = operation;
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("operation-started", {{"operation", ToHex(operation->id)},
+                                                      {"kind", operation->kind},
+                                                      {"scope", operation->scope}});
+  }
   core_->deps.events->Emit("operation-started",
                            absl::StrCat(operation->kind, " ", operation->scope, ", asked by ",
                                         operation->asked_by),
@@ -139,6 +144,12 @@ void OperationTable::Done(const OperationPtr& operation) {
   operation->result.set_revision(core_->revision);
   operation->describe = nullptr;
   const v1::OperationResult& result = operation->result;
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("operation-ended",
+                                {{"operation", ToHex(operation->id)},
+                                 {"ok", result.ok() ? 1u : 0u},
+                                 {"reason", static_cast<uint64_t>(result.error().reason())}});
+  }
   std::string outcome;
   if (result.has_error()) {
     outcome = absl::StrCat("failed: ", result.error().message());

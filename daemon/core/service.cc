@@ -22,6 +22,9 @@ ServiceImpl::ServiceImpl(Options options, Dependencies dependencies)
       operations_(&core_),
       teardowns_(&core_, &contexts_, &acquirer_, &operations_),
       started_(dependencies.clock->Now()) {
+  if (const History* history = core_.deps.history) {
+    history->Record("daemon", {{"instance", ToHex(core_.instance)}});
+  }
   core_.sessions.set_on_end([this](Session& session, std::string_view why) {
     core_.deps.events->Emit("session-ended", absl::StrCat(session.Describe(), ": ", AbslView(why)),
                             {{"session", std::to_string(session.id)}});

@@ -150,6 +150,9 @@ void ServiceImpl::OnEvent(Session* session, const v1::ClientEvent& event) {
       return teardowns_.OnNack(session, event.nack());
     case v1::ClientEvent::kSubscribe:
       session->subscribed = true;
+      if (core_.deps.history != nullptr) {
+        core_.deps.history->Record("subscribed", {{"session", session->id}});
+      }
       session->families.assign(event.subscribe().families().begin(),
                                event.subscribe().families().end());
       return;

@@ -67,6 +67,11 @@ absl::StatusOr<Session*> SessionTable::Create(const Peer& peer, std::string name
   session->opened = session->last_heard = deps_->clock->Now();
   Session* raw = session.get();
   sessions_[id] = std::move(session);
+  if (deps_->history != nullptr) {
+    deps_->history->Record("session-opened", {{"session", id},
+                                              {"pid", static_cast<uint64_t>(peer.pid)},
+                                              {"domain", raw->domain.name}});
+  }
   return raw;
 }
 
@@ -97,6 +102,9 @@ absl::StatusOr<Session*> SessionTable::Authenticate(const Peer& peer, SessionId 
 void SessionTable::End(Session* session, std::string_view why) {
   if (session->ended) return;
   session->ended = true;
+  if (deps_->history != nullptr) {
+    deps_->history->Record("session-ended", {{"session", session->id}, {"why", why}});
+  }
   on_end_(*session, why);
   if (--by_domain_[session->domain.name] == 0) by_domain_.erase(session->domain.name);
   sessions_.erase(session->id);

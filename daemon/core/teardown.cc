@@ -350,6 +350,9 @@ void Teardowns::RunClear(const std::shared_ptr<Clearing>& clearing) {
   const OperationPtr& operation = clearing->operation;
   const ClearArguments& arguments = clearing->arguments;
   operation->state = Operation::State::kRunning;
+  if (core_->deps.history != nullptr) {
+    core_->deps.history->Record("clear-running", {{"operation", ToHex(operation->id)}});
+  }
   clearing->what = {.operation_id = operation->id,
                     .kind = v1::INVALIDATE_CLEAR,
                     .family = arguments.family,

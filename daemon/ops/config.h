@@ -33,6 +33,7 @@ struct Config {
   // Logging.
   std::string log_level = "info";
   uint32_t event_history = 4096;
+  std::string history_directory;  // empty: no history is recorded
 
   // Backend programs.
   std::vector<std::string> backend_directories;

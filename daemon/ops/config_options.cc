@@ -245,6 +245,9 @@ std::vector<Option> MakeOptions() {
       "Least severe lines that are written."));
   o.push_back(Integer("log.event_history", KCACHE_FIELD(event_history), 16, 1 << 20,
                       "Events kept for `kcachectl events`."));
+  o.push_back(Text("log.history_dir", KCACHE_FIELD(history_directory),
+                   "Directory for a complete record of leases, notifications, launches and "
+                   "releases, which tests/chaos checks. Grows without bound. Empty: none."));
 
   // ---- backends
   o.push_back(List("backends.directories", KCACHE_FIELD(backend_directories),

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "contract/error_reason.h"
+#include "contract/history.h"
 #include "daemon/workers/channel.h"
 #include "daemon/workers/execution_socket.h"
 #include "daemon/workers/private_directory.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kControlFd = 3;
 constexpr int kExecutionFd = 4;
+constexpr int kHistoryFd = 5;
 
 }  // namespace
 
@@ -71,6 +73,15 @@ void BackendHostLauncher::Launch(const std::shared_ptr<HostProcess>& host,
                       absl::StrCat("--execution-fd=", kExecutionFd)};
   launch.descriptors.emplace_back(kControlFd, std::move(control->theirs));
   launch.descriptors.emplace_back(kExecutionFd, std::move(execution->listening));
+  if (!parts_.history_directory.empty()) {
+    // Opened here: the host's file system does not show it.
+    auto history = History::OpenFile(absl::StrCat(parts_.history_directory, "/host-", getpid(), "-",
+                                                  ++histories_, ".history"));
+    if (history.ok()) {
+      launch.descriptors.emplace_back(kHistoryFd, ops::UniqueFd(*history));
+      launch.arguments.push_back(absl::StrCat("--history-fd=", kHistoryFd));
+    }
+  }
   parts_.isolation->ForHost(program, *directory,
                             {.uid = spec.uid, .gid = spec.gid, .own_groups = true}, spec.device,
                             &launch);

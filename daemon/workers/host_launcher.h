@@ -5,6 +5,8 @@
 #ifndef KCACHE_DAEMON_WORKERS_HOST_LAUNCHER_H_
 #define KCACHE_DAEMON_WORKERS_HOST_LAUNCHER_H_
 
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -23,6 +25,7 @@ class BackendHostLauncher : public core::HostLauncher {
     const Isolation* isolation = nullptr;
     std::string work_directory;       // private directories
     std::string execution_directory;  // execution sockets
+    std::string history_directory;    // where hosts record what they do; empty: they do not
   };
   explicit BackendHostLauncher(Parts parts) : parts_(std::move(parts)) {}
 
@@ -35,6 +38,7 @@ class BackendHostLauncher : public core::HostLauncher {
               const BackendProgram& program);
 
   const Parts parts_;
+  std::atomic<uint64_t> histories_{0};
 };
 
 }  // namespace kcache::workers
