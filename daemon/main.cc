@@ -255,6 +255,7 @@ int Serve(const ops::Config& config, const Signals& signals) {
   executor.Run([&pool] { pool.Stop(); });
   executor.Stop();
   ops::StopLogging();
+  directory->Empty();
   // What is still running is killed by the kernel when this process ends (parent-death signals).
   std::fflush(nullptr);
   _exit(drained ? kExitOk : kExitFailure);

@@ -51,7 +51,7 @@ absl::StatusOr<UniqueFd> Lock(const std::string& directory) {
   return lock;
 }
 
-void Empty(const std::string& path) {
+void EmptyDirectory(const std::string& path) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored)) {
     fs::remove_all(entry.path(), ignored);
@@ -74,9 +74,13 @@ absl::StatusOr<RuntimeDirectory> RuntimeDirectory::Open(const Config& config) {
         {config.state_dir, 0755}}) {
     if (absl::Status made = Make(path, mode); !made.ok()) return made;
   }
-  Empty(directory.execution_);
-  Empty(directory.work_);
+  directory.Empty();
   return directory;
+}
+
+void RuntimeDirectory::Empty() const {
+  EmptyDirectory(execution_);
+  EmptyDirectory(work_);
 }
 
 }  // namespace kcache::ops

@@ -8,7 +8,7 @@
 // The lock is the kernel's and goes with its holder, however that dies. What an earlier daemon left in
 // exec and work is removed once the lock is ours.
 //
-// Threads: at start-up. Ownership: the lock is held as long as the object lives.
+// Threads: at start-up and at the stop. Ownership: the lock is held as long as the object lives.
 
 #ifndef KCACHE_DAEMON_OPS_RUNTIME_DIRECTORY_H_
 #define KCACHE_DAEMON_OPS_RUNTIME_DIRECTORY_H_
@@ -28,6 +28,9 @@ class RuntimeDirectory {
 
   const std::string& execution() const { return execution_; }
   const std::string& work() const { return work_; }
+
+  // At the stop: nothing of any process stays in exec and work.
+  void Empty() const;
 
  private:
   RuntimeDirectory(UniqueFd lock, const std::string& runtime_dir);

@@ -39,6 +39,21 @@ TEST(RuntimeDirectoryTest, WhatAnEarlierDaemonLeftIsRemoved) {
   EXPECT_TRUE(std::filesystem::exists(temporary / "run/kept"));
 }
 
+// A compile worker that was killed at the stop left its private directory behind.
+TEST(RuntimeDirectoryTest, NothingOfAnyProcessStaysAtTheStop) {
+  TemporaryDirectory temporary;
+  Config config;
+  config.runtime_dir = temporary / "run";
+  CompletePaths(&config);
+  const auto directory = RuntimeDirectory::Open(config);
+  ASSERT_TRUE(directory.ok());
+  temporary.Write("run/work/compile-x/file", "x");
+  temporary.Write("run/exec/7.sock", "x");
+  directory->Empty();
+  EXPECT_TRUE(std::filesystem::is_empty(temporary / "run/work"));
+  EXPECT_TRUE(std::filesystem::is_empty(temporary / "run/exec"));
+}
+
 TEST(RuntimeDirectoryTest, ADirectoryThatCannotBeMadeIsNamed) {
   Config config;
   config.runtime_dir = "/proc/kcached";
