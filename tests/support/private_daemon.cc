@@ -150,7 +150,8 @@ bool CanConnect(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<PrivateDaemon>> PrivateDaemon::Start(PrivateDaemonOptions options) {
   auto daemon = std::unique_ptr<PrivateDaemon>(new PrivateDaemon(std::move(options)));
-  absl::Status up = daemon->Launch();
+  absl::Status up = daemon->MakeDirectory();
+  if (up.ok()) up = daemon->Launch();
   if (up.ok()) up = daemon->AwaitSocket();
   if (!up.ok()) return up;
   return daemon;
@@ -164,7 +165,17 @@ PrivateDaemon::~PrivateDaemon() {
   if (!directory_.empty()) fs::remove_all(directory_, error);
 }
 
-absl::Status PrivateDaemon::Launch() {
+absl::Status PrivateDaemon::Restart() {
+  if (keeper_ > 0) return absl::FailedPreconditionError("kcached still runs");
+  for (int* fd : {&keeper_pidfd_, &reports_}) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+  }
+  absl::Status up = Launch();
+  return up.ok() ? AwaitSocket() : up;
+}
+
+absl::Status PrivateDaemon::MakeDirectory() {
   // Short, because a socket's path has at most 107 bytes.
   std::string pattern = "/tmp/kcache-test-XXXXXX";
   if (mkdtemp(pattern.data()) == nullptr) {
@@ -180,7 +191,10 @@ absl::Status PrivateDaemon::Launch() {
     fs::create_directory(directory_ + "/" + part);
     fs::permissions(directory_ + "/" + part, fs::perms(0711));
   }
+  return absl::OkStatus();
+}
 
+absl::Status PrivateDaemon::Launch() {
   const std::string program =
       options_.program.empty() ? BinaryDirectory() + "/daemon/kcached" : options_.program;
   std::vector<std::string> directories = options_.backend_directories;

@@ -59,6 +59,8 @@ class PrivateDaemon {
   absl::Status Stop();
   // The same without asking and without minding how it ended.
   absl::Status Kill();
+  // After Stop or Kill: another process with the same directory, sockets and flags.
+  absl::Status Restart();
 
   // The daemon itself and everything that it or its orphans started, as "pid name".
   std::vector<std::string> Processes() const;
@@ -66,6 +68,7 @@ class PrivateDaemon {
  private:
   explicit PrivateDaemon(PrivateDaemonOptions options) : options_(std::move(options)) {}
 
+  absl::Status MakeDirectory();
   absl::Status Launch();
   absl::Status AwaitSocket();
   absl::StatusOr<int> AwaitExit();
