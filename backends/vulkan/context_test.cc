@@ -213,6 +213,29 @@ TEST_F(ContextTest, ThreeDimensionsWithAChosenLocalSize) {
   EXPECT_EQ(context_->late_compiles(), 1u);
 }
 
+// Only x can be chosen: the lease's local size sets it, and launches have to keep to that.
+TEST_F(ContextTest, LocalSizeThatIsPartlyFree) {
+  v1::Specialization specialization;
+  specialization.mutable_local_size()->set_x(16);
+  v1::KernelInfo info;
+  const KernelHandle kernel = Kernel(R"(#version 450
+layout(local_size_x_id = 4, local_size_y = 2) in;
+layout(binding = 0) buffer Out { uint data[]; };
+void main() { data[gl_LocalInvocationIndex] = gl_WorkGroupSize.x * 10 + gl_WorkGroupSize.y; }
+)",
+                                     specialization, &info);
+  EXPECT_EQ(info.required_local_size().x(), 16u);
+  EXPECT_EQ(info.required_local_size().y(), 2u);
+  const MemoryHandle out = Memory(32 * 4);
+  const KernelArgument argument = BufferOf(out, 32 * 4);
+  KCACHE_ASSERT_OK(
+      context_->Launch(queue_, Command(kernel, {1, 1, 1}, {16, 2, 1}, {&argument, 1})));
+  EXPECT_THAT(Contents<uint32_t>(out, 32), testing::Each(162u));
+  EXPECT_EQ(
+      ReasonOf(context_->Launch(queue_, Command(kernel, {1, 1, 1}, {8, 2, 1}, {&argument, 1}))),
+      v1::INVALID_LAUNCH);
+}
+
 TEST_F(ContextTest, SpecializationConstants) {
   v1::Specialization specialization;
   const uint32_t factor = 5, negate = 1, ignored = 3;

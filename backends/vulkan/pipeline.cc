@@ -145,8 +145,10 @@ absl::StatusOr<std::shared_ptr<const Pipeline>> LoadedModule::MakePipeline(
     uint64_t* jit_microseconds) const {
   auto reflected = ReflectEntry(spirv_, entry, values);
   if (!reflected.ok()) return reflected.status();
-  if (local && reflected->local_size_is_free()) {
-    for (size_t i = 0; i < 3; ++i) values[*reflected->local_size[i].spec_id] = (*local)[i];
+  if (local) {
+    for (size_t i = 0; i < 3; ++i) {
+      if (reflected->local_size[i].spec_id) values[*reflected->local_size[i].spec_id] = (*local)[i];
+    }
     reflected = ReflectEntry(spirv_, entry, values);
     if (!reflected.ok()) return reflected.status();
   }

@@ -76,8 +76,8 @@ class LoadedModule {
 
   const SpirvModule& spirv() const { return spirv_; }
 
-  // Makes the pipeline of `entry`. `local`, where the shader leaves its local size free, sets it;
-  // elsewhere it is ignored. `jit_microseconds` is increased by the time the driver took unless it
+  // Makes the pipeline of `entry`. `local` sets those extents of the local size that the shader
+  // leaves free; the others it does not change. `jit_microseconds` is increased by the time the driver took unless it
   // says that the pipeline cache had everything.
   absl::StatusOr<std::shared_ptr<const Pipeline>> MakePipeline(const std::string& entry,
                                                                SpecializationValues values,

@@ -1,0 +1,219 @@
+// corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] [--seconds-each=S] [--device=I]
+//
+// Compiles every recorded variant to SPIR-V, makes pipelines of the N smallest on the device, runs
+// those whose result can be checked, and prints one line for each that failed. Uses the daemon at
+// $KCACHE_SOCKET, or a private one of its own. Last line: `summary: key=value …`. Exit status 0:
+// nothing failed but what is beyond the device (a capability) or the time for one pipeline.
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kcache/client.h"
+#include "tests/corpus/vulkan/checks.h"
+#include "tests/corpus/vulkan/variants.h"
+#include "tests/support/private_daemon.h"
+
+namespace kcache::corpus {
+namespace {
+
+struct Options {
+  std::string record;
+  size_t pipelines = 100;
+  size_t compile_limit = SIZE_MAX;  // of variants, by name
+  int seconds_each = 60;            // for one pipeline
+  uint32_t device = 0;
+};
+
+struct Counts {
+  std::atomic<int> compiled{0}, failed{0}, pipelines{0}, beyond_device{0}, too_slow{0}, ran{0},
+      wrong{0};
+};
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void Report(const char* what, const Variant& variant, const absl::Status& status) {
+  std::printf("%s %s: %s\n", what, variant.name.c_str(), status.ToString().c_str());
+}
+
+absl::StatusOr<Artifact> CompileOne(Client& client, const Variant& variant) {
+  auto program = ProgramOf(variant);
+  if (!program.ok()) return program.status();
+  return client.AcquireArtifact(*program, CompileTarget{"Vulkan", "spirv"});
+}
+
+// Name → size of its SPIR-V.
+std::map<std::string, size_t> CompileAll(Client& client, const std::vector<Variant>& variants,
+                                         Counts* counts) {
+  std::map<std::string, size_t> sizes;
+  std::mutex mutex;
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
+    threads.emplace_back([&] {
+      for (size_t i; (i = next++) < variants.size();) {
+        auto artifact = CompileOne(client, variants[i]);
+        if (!artifact.ok()) {
+          ++counts->failed;
+          Report("FAILED compile", variants[i], artifact.status());
+          continue;
+        }
+        ++counts->compiled;
+        const std::lock_guard<std::mutex> lock(mutex);
+        sizes[variants[i].name] = artifact->Bytes().size();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return sizes;
+}
+
+void MakePipelines(Client& client, const std::vector<Variant>& variants, const Options& options,
+                   Counts* counts) {
+  const DeviceId device = {"Vulkan", options.device};
+  const std::vector<std::string> checkable = CheckableVariants();
+  for (const Variant& variant : variants) {
+    auto program = ProgramOf(variant);
+    if (!program.ok()) continue;  // reported by the compile
+    KernelRequest request;
+    request.program = *program;
+    request.entry = "main";
+    request.device = device;
+    request.specialization = SpecializationFor(variant.name);
+    request.timeout = std::chrono::seconds(options.seconds_each);
+    auto kernel = client.Acquire(request);
+    if (!kernel.ok()) {
+      const Reason reason = FailureReason(kernel.status());
+      if (reason == Reason::kUnsupportedArchitecture) {
+        ++counts->beyond_device;
+        Report("beyond this device:", variant, kernel.status());
+      } else if (reason == Reason::kDeadlineExceeded || reason == Reason::kCompileTimeout) {
+        ++counts->too_slow;
+        Report("too slow here:", variant, kernel.status());
+      } else {
+        ++counts->failed;
+        Report("FAILED pipeline", variant, kernel.status());
+      }
+      continue;
+    }
+    ++counts->pipelines;
+    if (std::find(checkable.begin(), checkable.end(), variant.name) == checkable.end()) continue;
+    ++counts->ran;
+    const absl::Status checked = Check(client, device, variant.name, *kernel);
+    if (!checked.ok()) {
+      ++counts->wrong;
+      Report("WRONG", variant, checked);
+    }
+  }
+}
+
+// The `count` smallest by SPIR-V size, and in front of them those that can be checked.
+std::vector<Variant> Smallest(std::vector<Variant> variants,
+                              const std::map<std::string, size_t>& sizes, size_t count) {
+  const std::vector<std::string> checkable = CheckableVariants();
+  const auto rank = [&](const Variant& variant) {
+    const bool first =
+        std::find(checkable.begin(), checkable.end(), variant.name) != checkable.end();
+    return std::pair(first ? 0 : 1, sizes.at(variant.name));
+  };
+  std::erase_if(variants, [&](const Variant& variant) { return sizes.count(variant.name) == 0; });
+  std::sort(variants.begin(), variants.end(),
+            [&](const Variant& a, const Variant& b) { return rank(a) < rank(b); });
+  if (variants.size() > count) variants.resize(count);
+  return variants;
+}
+
+int Run(const Options& options) {
+  const Clock::time_point start = Clock::now();
+  auto variants = ReadRecord(options.record);
+  if (!variants.ok()) {
+    std::fprintf(stderr, "%s\n", variants.status().ToString().c_str());
+    return 1;
+  }
+  std::unique_ptr<testing::PrivateDaemon> daemon;
+  ClientOptions client_options;
+  client_options.name = "corpus_vulkan";
+  if (std::getenv("KCACHE_SOCKET") == nullptr) {
+    auto started = testing::PrivateDaemon::Start({});
+    if (!started.ok()) {
+      std::fprintf(stderr, "%s\n", started.status().ToString().c_str());
+      return 1;
+    }
+    daemon = *std::move(started);
+    client_options.socket = daemon->socket();
+  }
+  auto client = Client::Connect(client_options);
+  if (!client.ok()) {
+    std::fprintf(stderr, "%s\n", client.status().ToString().c_str());
+    return 1;
+  }
+  const size_t recorded = variants->size();
+  if (variants->size() > options.compile_limit) {
+    const std::vector<std::string> checkable = CheckableVariants();
+    std::stable_partition(variants->begin(), variants->end(), [&](const Variant& variant) {
+      return std::find(checkable.begin(), checkable.end(), variant.name) != checkable.end();
+    });
+    variants->resize(options.compile_limit);
+  }
+  Counts counts;
+  const std::map<std::string, size_t> sizes = CompileAll(**client, *variants, &counts);
+  const double compile_seconds = SecondsSince(start);
+  MakePipelines(**client, Smallest(*variants, sizes, options.pipelines), options, &counts);
+  (*client)->Close();
+  const absl::Status stopped = daemon != nullptr ? daemon->Stop() : absl::OkStatus();
+  if (!stopped.ok()) std::printf("FAILED to stop: %s\n", stopped.ToString().c_str());
+  std::printf(
+      "summary: recorded=%zu variants=%zu compiled=%d failed=%d pipelines=%d beyond_device=%d "
+      "too_slow=%d ran=%d wrong=%d compile_s=%.1f seconds=%.1f\n",
+      recorded, variants->size(), counts.compiled.load(), counts.failed.load(),
+      counts.pipelines.load(), counts.beyond_device.load(), counts.too_slow.load(),
+      counts.ran.load(), counts.wrong.load(), compile_seconds, SecondsSince(start));
+  const bool good = counts.failed == 0 && counts.wrong == 0 && counts.ran > 0 && stopped.ok();
+  return good ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace kcache::corpus
+
+int main(int argc, char** argv) {
+  kcache::corpus::Options options;
+  for (int i = 1; i < argc; ++i) {
+    const auto value = [&](const char* flag) -> const char* {
+      const size_t length = std::strlen(flag);
+      return std::strncmp(argv[i], flag, length) == 0 ? argv[i] + length : nullptr;
+    };
+    if (const char* record = value("--record=")) {
+      options.record = record;
+    } else if (const char* pipelines = value("--pipelines=")) {
+      options.pipelines = std::strtoul(pipelines, nullptr, 10);
+    } else if (const char* limit = value("--compile-limit=")) {
+      options.compile_limit = std::strtoul(limit, nullptr, 10);
+    } else if (const char* seconds = value("--seconds-each=")) {
+      options.seconds_each = std::atoi(seconds);
+    } else if (const char* device = value("--device=")) {
+      options.device = static_cast<uint32_t>(std::strtoul(device, nullptr, 10));
+    } else {
+      std::fprintf(stderr, "unknown argument %s\n", argv[i]);
+      return 2;
+    }
+  }
+  if (options.record.empty()) {
+    std::fprintf(stderr,
+                 "usage: corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] "
+                 "[--seconds-each=S] [--device=I]\n");
+    return 2;
+  }
+  return kcache::corpus::Run(options);
+}
