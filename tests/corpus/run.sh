@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Real OpenCL programs through a private daemon on real devices.
+# Real programs through a private daemon on real devices.
 #
 #   tests/corpus/run.sh [--no-install] [--build DIR] [--jobs N] [darktable] [piglit]
+#   tests/corpus/run.sh cub|vulkan [argument …]      see tests/corpus/README.md
 #
 # darktable: every program and kernel that Debian's darktable ships, built with darktable's own options, one
 #   completed launch each: in a first new process (everything is compiled), in a second one, and in one more
@@ -17,6 +18,11 @@
 #            piglit_files=… piglit_cases=… piglit_passed=… piglit_failed=… piglit_failed_alike=… piglit_skipped=…
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+# The other families' corpora are scripts of their own, each with a summary of its own.
+case ${1:-} in
+  cub|vulkan) exec "tests/corpus/$1/run.sh" "${@:2}" ;;
+esac
 
 install=1 build=build/release jobs=$(nproc) corpora=()
 while [ $# -gt 0 ]; do

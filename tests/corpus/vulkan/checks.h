@@ -1,28 +1,20 @@
-// Those of llama.cpp's shaders whose result can be computed here as well: element-wise functions,
-// and sums and maxima of rows.
+// Runs a case and compares its result.
 //
 // Threads: one.
 
 #ifndef KCACHE_TESTS_CORPUS_VULKAN_CHECKS_H_
 #define KCACHE_TESTS_CORPUS_VULKAN_CHECKS_H_
 
-#include <string>
-#include <vector>
-
 #include "absl/status/status.h"
 #include "kcache/client.h"
+#include "tests/corpus/vulkan/cases.h"
 
 namespace kcache::corpus {
 
-// Names of the variants that Check knows.
-std::vector<std::string> CheckableVariants();
-
-// What a checkable variant has to be acquired with; empty for all others.
-Specialization SpecializationFor(const std::string& name);
-
-// Launches `kernel`, which is variant `name`, and compares every element; the failure says which.
-absl::Status Check(Client& client, const DeviceId& device, const std::string& name,
-                   const Kernel& kernel);
+// Launches `kernel`, which was acquired for `wanted`, and compares every element; the failure says
+// which one differs.
+absl::Status Check(Client& client, const DeviceId& device, const Kernel& kernel,
+                   const Case& wanted);
 
 }  // namespace kcache::corpus
 

@@ -1,9 +1,10 @@
 // corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] [--seconds-each=S] [--device=I]
 //
-// Compiles every recorded variant to SPIR-V, makes pipelines of the N smallest on the device, runs
-// those whose result can be checked, and prints one line for each that failed. Uses the daemon at
-// $KCACHE_SOCKET, or a private one of its own. Last line: `summary: key=value …`. Exit status 0:
-// nothing failed but what is beyond the device (a capability) or the time for one pipeline.
+// Compiles every recorded variant to SPIR-V, makes N pipelines on the device (of those whose result
+// can be checked, then of the smallest others), runs the former and compares their results, and prints
+// one line for each that failed. Uses the daemon at $KCACHE_SOCKET, or a private one of its own. Last
+// line: `summary: key=value …`. Exit status 0: nothing failed but what is beyond the device (a
+// capability) or the time for one pipeline, and 90 pipelines (or N, if that is less) were made.
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
@@ -18,6 +20,7 @@
 #include <vector>
 
 #include "kcache/client.h"
+#include "tests/corpus/vulkan/cases.h"
 #include "tests/corpus/vulkan/checks.h"
 #include "tests/corpus/vulkan/variants.h"
 #include "tests/support/private_daemon.h"
@@ -25,9 +28,11 @@
 namespace kcache::corpus {
 namespace {
 
+constexpr size_t kFewest = 90;  // pipelines, for the run to be good
+
 struct Options {
   std::string record;
-  size_t pipelines = 100;
+  size_t pipelines = 150;
   size_t compile_limit = SIZE_MAX;  // of variants, by name
   int seconds_each = 60;            // for one pipeline
   uint32_t device = 0;
@@ -48,6 +53,18 @@ void Report(const char* what, const Variant& variant, const absl::Status& status
   std::printf("%s %s: %s\n", what, variant.name.c_str(), status.ToString().c_str());
 }
 
+// Calls `one` for each, from a thread a processor.
+void ForEach(const std::vector<Variant>& variants, const std::function<void(const Variant&)>& one) {
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
+    threads.emplace_back([&] {
+      for (size_t i; (i = next++) < variants.size();) one(variants[i]);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 absl::StatusOr<Artifact> CompileOne(Client& client, const Variant& variant) {
   auto program = ProgramOf(variant);
   if (!program.ok()) return program.status();
@@ -59,74 +76,77 @@ std::map<std::string, size_t> CompileAll(Client& client, const std::vector<Varia
                                          Counts* counts) {
   std::map<std::string, size_t> sizes;
   std::mutex mutex;
-  std::atomic<size_t> next{0};
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < std::max(1u, std::thread::hardware_concurrency()); ++t) {
-    threads.emplace_back([&] {
-      for (size_t i; (i = next++) < variants.size();) {
-        auto artifact = CompileOne(client, variants[i]);
-        if (!artifact.ok()) {
-          ++counts->failed;
-          Report("FAILED compile", variants[i], artifact.status());
-          continue;
-        }
-        ++counts->compiled;
-        const std::lock_guard<std::mutex> lock(mutex);
-        sizes[variants[i].name] = artifact->Bytes().size();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  ForEach(variants, [&](const Variant& variant) {
+    auto artifact = CompileOne(client, variant);
+    if (!artifact.ok()) {
+      ++counts->failed;
+      Report("FAILED compile", variant, artifact.status());
+      return;
+    }
+    ++counts->compiled;
+    const std::lock_guard<std::mutex> lock(mutex);
+    sizes[variant.name] = artifact->Bytes().size();
+  });
   return sizes;
 }
 
-void MakePipelines(Client& client, const std::vector<Variant>& variants, const Options& options,
-                   Counts* counts) {
-  const DeviceId device = {"Vulkan", options.device};
-  const std::vector<std::string> checkable = CheckableVariants();
-  for (const Variant& variant : variants) {
+// The kernels that were made, by variant.
+std::map<std::string, Kernel> MakePipelines(Client& client, const std::vector<Variant>& variants,
+                                            const Options& options, Counts* counts) {
+  std::map<std::string, Kernel> kernels;
+  std::mutex mutex;
+  ForEach(variants, [&](const Variant& variant) {
     auto program = ProgramOf(variant);
-    if (!program.ok()) continue;  // reported by the compile
-    KernelRequest request;
-    request.program = *program;
-    request.entry = "main";
-    request.device = device;
-    request.specialization = SpecializationFor(variant.name);
-    request.timeout = std::chrono::seconds(options.seconds_each);
-    auto kernel = client.Acquire(request);
-    if (!kernel.ok()) {
-      const Reason reason = FailureReason(kernel.status());
-      if (reason == Reason::kUnsupportedArchitecture) {
-        ++counts->beyond_device;
-        Report("beyond this device:", variant, kernel.status());
-      } else if (reason == Reason::kDeadlineExceeded || reason == Reason::kCompileTimeout) {
-        ++counts->too_slow;
-        Report("too slow here:", variant, kernel.status());
-      } else {
-        ++counts->failed;
-        Report("FAILED pipeline", variant, kernel.status());
-      }
-      continue;
+    if (!program.ok()) return;  // reported by the compile
+    const auto wanted = Cases().find(variant.name);
+    auto kernel = client.Acquire({
+        .program = *program,
+        .entry = "main",
+        .device = {"Vulkan", options.device},
+        .specialization =
+            wanted == Cases().end() ? Specialization{} : wanted->second.specialization,
+        .timeout = std::chrono::seconds(options.seconds_each),
+    });
+    if (kernel.ok()) {
+      ++counts->pipelines;
+      const std::lock_guard<std::mutex> lock(mutex);
+      kernels.emplace(variant.name, *std::move(kernel));
+      return;
     }
-    ++counts->pipelines;
-    if (std::find(checkable.begin(), checkable.end(), variant.name) == checkable.end()) continue;
+    const Reason reason = FailureReason(kernel.status());
+    if (reason == Reason::kUnsupportedArchitecture) {
+      ++counts->beyond_device;
+      Report("beyond this device:", variant, kernel.status());
+    } else if (reason == Reason::kDeadlineExceeded || reason == Reason::kCompileTimeout) {
+      ++counts->too_slow;
+      Report("too slow here:", variant, kernel.status());
+    } else {
+      ++counts->failed;
+      Report("FAILED pipeline", variant, kernel.status());
+    }
+  });
+  return kernels;
+}
+
+void RunAll(Client& client, const std::map<std::string, Kernel>& kernels, const Options& options,
+            Counts* counts) {
+  for (const auto& [name, wanted] : Cases()) {
+    const auto kernel = kernels.find(name);
+    if (kernel == kernels.end()) continue;  // reported, or not asked for
     ++counts->ran;
-    const absl::Status checked = Check(client, device, variant.name, *kernel);
-    if (!checked.ok()) {
-      ++counts->wrong;
-      Report("WRONG", variant, checked);
-    }
+    const absl::Status checked =
+        Check(client, {"Vulkan", options.device}, kernel->second, wanted);
+    if (checked.ok()) continue;
+    ++counts->wrong;
+    std::printf("WRONG %s: %s\n", name.c_str(), checked.ToString().c_str());
   }
 }
 
-// The `count` smallest by SPIR-V size, and in front of them those that can be checked.
-std::vector<Variant> Smallest(std::vector<Variant> variants,
-                              const std::map<std::string, size_t>& sizes, size_t count) {
-  const std::vector<std::string> checkable = CheckableVariants();
+// `count` of them: what can be checked, then the smallest by SPIR-V size.
+std::vector<Variant> Choose(std::vector<Variant> variants,
+                            const std::map<std::string, size_t>& sizes, size_t count) {
   const auto rank = [&](const Variant& variant) {
-    const bool first =
-        std::find(checkable.begin(), checkable.end(), variant.name) != checkable.end();
-    return std::pair(first ? 0 : 1, sizes.at(variant.name));
+    return std::pair(Cases().count(variant.name) != 0 ? 0 : 1, sizes.at(variant.name));
   };
   std::erase_if(variants, [&](const Variant& variant) { return sizes.count(variant.name) == 0; });
   std::sort(variants.begin(), variants.end(),
@@ -136,6 +156,7 @@ std::vector<Variant> Smallest(std::vector<Variant> variants,
 }
 
 int Run(const Options& options) {
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a line shows when it is written, also in a file
   const Clock::time_point start = Clock::now();
   auto variants = ReadRecord(options.record);
   if (!variants.ok()) {
@@ -161,16 +182,19 @@ int Run(const Options& options) {
   }
   const size_t recorded = variants->size();
   if (variants->size() > options.compile_limit) {
-    const std::vector<std::string> checkable = CheckableVariants();
-    std::stable_partition(variants->begin(), variants->end(), [&](const Variant& variant) {
-      return std::find(checkable.begin(), checkable.end(), variant.name) != checkable.end();
-    });
+    std::stable_partition(
+        variants->begin(), variants->end(),
+        [](const Variant& variant) { return Cases().count(variant.name) != 0; });
     variants->resize(options.compile_limit);
   }
   Counts counts;
   const std::map<std::string, size_t> sizes = CompileAll(**client, *variants, &counts);
   const double compile_seconds = SecondsSince(start);
-  MakePipelines(**client, Smallest(*variants, sizes, options.pipelines), options, &counts);
+  {
+    const std::map<std::string, Kernel> kernels = MakePipelines(
+        **client, Choose(*variants, sizes, options.pipelines), options, &counts);
+    RunAll(**client, kernels, options, &counts);
+  }
   (*client)->Close();
   const absl::Status stopped = daemon != nullptr ? daemon->Stop() : absl::OkStatus();
   if (!stopped.ok()) std::printf("FAILED to stop: %s\n", stopped.ToString().c_str());
@@ -180,7 +204,9 @@ int Run(const Options& options) {
       recorded, variants->size(), counts.compiled.load(), counts.failed.load(),
       counts.pipelines.load(), counts.beyond_device.load(), counts.too_slow.load(),
       counts.ran.load(), counts.wrong.load(), compile_seconds, SecondsSince(start));
-  const bool good = counts.failed == 0 && counts.wrong == 0 && counts.ran > 0 && stopped.ok();
+  const int enough = static_cast<int>(std::min<size_t>(kFewest, options.pipelines));
+  const bool good = counts.failed == 0 && counts.wrong == 0 && stopped.ok() &&
+                    counts.pipelines >= enough && counts.ran > 0;
   return good ? 0 : 1;
 }
 

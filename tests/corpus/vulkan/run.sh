@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Real Vulkan compute shaders: llama.cpp's, from the source distribution of llama-cpp-python.
 #
-#   tests/corpus/vulkan/run.sh [--no-install] [--build DIR] [argument of corpus_vulkan …]
+#   tests/corpus/run.sh vulkan [--no-install] [--build DIR] [argument of corpus_vulkan …]
 #
 # The variants are exactly those that llama.cpp's own generator (vulkan-shaders-gen.cpp) asks for: it
 # is built and run with a stand-in for glslc that records each call. Then all of them are compiled
-# to SPIR-V through a private daemon, pipelines are made of the smallest ones, each within a time
-# limit, and those whose result can be computed here are run and compared. The last line is
+# to SPIR-V through a private daemon; pipelines are made of those whose result can be computed here
+# and of the smallest others, each within a time limit; the former are run and every element of what
+# comes out is compared. Not good are less than 90 pipelines. The last line is
 #   summary: recorded=… variants=… compiled=… failed=… pipelines=… beyond_device=… too_slow=… ran=…
 #            wrong=… compile_s=… seconds=…
 set -euo pipefail
