@@ -11,7 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr uint32_t kPrograms = 12;  // that everybody shares
 constexpr milliseconds kConnectTimeout{3000};
 constexpr milliseconds kAcquireTimeout{30000};
 constexpr milliseconds kRequestTimeout{20000};
@@ -180,9 +179,9 @@ void Application::Act() {
 void Application::Round(const DeviceId& device) {
   const uint32_t draw = NextBelow(1000);
   Temper temper = Temper::kGood;
-  uint32_t number = NextBelow(kPrograms);
+  uint32_t number = NextBelow(ProgramsOf(device.framework));
   const bool fake = device.framework == "Fake";
-  if (draw < 30) {
+  if (draw < (fake ? 30 : 5)) {
     number = 1000 + NextBelow(100000);  // nobody else's
   } else if (draw < 33 && fake) {
     temper = Temper::kFaults;
@@ -206,7 +205,8 @@ void Application::Round(const DeviceId& device) {
   } else {
     history_->Record("round-ended", {{"round", round},
                                      {"device", device.ToString()},
-                                     {"acquired", Name(kernel.status())}});
+                                     {"acquired", Name(kernel.status())},
+                                     {"why", std::string(kernel.status().message())}});
   }
   std::swap(rest, random_);
 }
@@ -251,7 +251,7 @@ void Application::RunLaunches(uint64_t round, const Kernel& kernel, const Device
 void Application::Batch(const DeviceId& device) {
   std::vector<KernelRequest> requests;
   for (uint32_t i = 0; i < 4; ++i) {
-    auto program = MakeProgram(device.framework, NextBelow(kPrograms));
+    auto program = MakeProgram(device.framework, NextBelow(ProgramsOf(device.framework)));
     requests.push_back({.program = *program, .entry = kEntry, .device = device});
   }
   uint64_t granted = 0;

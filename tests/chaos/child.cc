@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Child>> Child::Start(std::vector<std::string> com
 }
 
 Child::~Child() {
-  CloseInput();
+  close(input_);
   if (!reaped_) {
     kill(pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
@@ -59,12 +59,7 @@ void Child::Signal(int number) const {
 }
 
 void Child::Say(char command) const {
-  if (input_ >= 0) [[maybe_unused]] const ssize_t ignored = write(input_, &command, 1);
-}
-
-void Child::CloseInput() {
-  if (input_ >= 0) close(input_);
-  input_ = -1;
+  [[maybe_unused]] const ssize_t ignored = write(input_, &command, 1);
 }
 
 std::optional<std::string> Child::Ended() {

@@ -28,7 +28,6 @@ class Child {
   pid_t pid() const { return pid_; }
   void Signal(int number) const;
   void Say(char command) const;  // dropped when its pipe is full
-  void CloseInput();
 
   // How it ended ("exit 0", "signal 6"), or nothing yet.
   std::optional<std::string> Ended();
@@ -39,7 +38,7 @@ class Child {
   Child(pid_t pid, int input, int pidfd) : pid_(pid), input_(input), pidfd_(pidfd) {}
 
   const pid_t pid_;
-  int input_;
+  const int input_;
   const int pidfd_;
   bool reaped_ = false;
   std::string end_;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -178,10 +179,12 @@ absl::Status Controller::ReapClients() {
 }
 
 void Controller::EndClients() {
-  for (Slot& slot : clients_) slot.child->CloseInput();
+  for (Slot& slot : clients_) slot.child->Say('f');
+  const auto due = std::chrono::steady_clock::now() + kClientEnd;
   for (uint32_t i = 0; i < clients_.size(); ++i) {
     Child& child = *clients_[i].child;
-    auto ended = child.AwaitEnd(kClientEnd);
+    auto ended = child.AwaitEnd(std::max(
+        milliseconds(0), std::chrono::duration_cast<milliseconds>(due - std::chrono::steady_clock::now())));
     const auto pid = static_cast<uint64_t>(child.pid());
     if (!ended.has_value()) {
       history_->Record("client-hung", {{"pid", pid}, {"name", absl::StrCat("client-", i, "-", clients_[i].life)}});

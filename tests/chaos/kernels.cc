@@ -8,7 +8,7 @@ namespace {
 std::string FakeSource(uint32_t number, Temper temper) {
   std::string source;
   if (temper == Temper::kKillsCompiler) absl::StrAppend(&source, "pragma Compile@* = segv\n");
-  absl::StrAppend(&source, "kernel step(buffer x, scalar u32 n, scalar u32 salt) {\n");
+  absl::StrAppend(&source, "kernel advance(buffer x, scalar u32 n, scalar u32 salt) {\n");
   if (temper == Temper::kFaults) absl::StrAppend(&source, "  fault\n");
   if (temper == Temper::kBadCompile) absl::StrAppend(&source, "  x[i] = nonsense + 1\n");
   absl::StrAppend(&source, "  x[i] = x[i] * 3 + salt + ", number, "\n}\n");
@@ -17,13 +17,17 @@ std::string FakeSource(uint32_t number, Temper temper) {
 
 std::string OpenClSource(uint32_t number, Temper temper) {
   return absl::StrCat(
-      "__kernel void step(__global uint* x, uint n, uint salt) {\n"
+      "__kernel void advance(__global uint* x, uint n, uint salt) {\n"
       "  size_t i = get_global_id(0);\n",
       temper == Temper::kBadCompile ? "  x[i] = nonsense + 1;\n" : "",
       "  if (i < n) x[i] = x[i] * 3u + salt + ", number, "u;\n}\n");
 }
 
 }  // namespace
+
+uint32_t ProgramsOf(std::string_view family) {
+  return family == "Fake" ? kFakePrograms : kOpenClPrograms;
+}
 
 absl::StatusOr<Program> MakeProgram(std::string_view family, uint32_t number, Temper temper) {
   if (family == "Fake") return Program::FromSource("fake", FakeSource(number, temper));

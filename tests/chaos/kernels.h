@@ -15,7 +15,11 @@
 
 namespace kcache::chaos {
 
-constexpr char kEntry[] = "step";
+// How many programs all clients share: real compilers take long.
+constexpr uint32_t kFakePrograms = 12;
+constexpr uint32_t kOpenClPrograms = 3;
+
+constexpr char kEntry[] = "advance";
 constexpr uint32_t kElements = 128;
 
 enum class Temper {
@@ -24,6 +28,8 @@ enum class Temper {
   kBadCompile,    // does not compile
   kKillsCompiler  // its compiler dies (the fake only)
 };
+
+uint32_t ProgramsOf(std::string_view family);
 
 absl::StatusOr<Program> MakeProgram(std::string_view family, uint32_t number,
                                     Temper temper = Temper::kGood);

@@ -15,7 +15,7 @@ struct Choice {
 
 constexpr Choice kChoices[] = {
     {StepKind::kClear, 140, StepKind::kClear, 0, 0},
-    {StepKind::kClearArtifacts, 30, StepKind::kClearArtifacts, 0, 0},
+    {StepKind::kClearArtifacts, 12, StepKind::kClearArtifacts, 0, 0},
     {StepKind::kDestroy, 110, StepKind::kDestroy, 0, 0},
     {StepKind::kDestroyPhysical, 20, StepKind::kDestroyPhysical, 0, 0},
     {StepKind::kDestroyStayDown, 15, StepKind::kDeviceUp, 300, 1500},
@@ -27,8 +27,8 @@ constexpr Choice kChoices[] = {
     {StepKind::kKillHost, 45, StepKind::kKillHost, 0, 0},
     {StepKind::kSegvHost, 25, StepKind::kSegvHost, 0, 0},
     {StepKind::kStopHost, 20, StepKind::kContinueHost, 100, 4000},
-    {StepKind::kKillDaemon, 12, StepKind::kKillDaemon, 0, 0},
-    {StepKind::kTermDaemon, 10, StepKind::kTermDaemon, 0, 0},
+    {StepKind::kKillDaemon, 7, StepKind::kKillDaemon, 0, 0},
+    {StepKind::kTermDaemon, 6, StepKind::kTermDaemon, 0, 0},
     {StepKind::kStopDaemon, 12, StepKind::kContinueDaemon, 100, 2000},
     {StepKind::kStartMute, 30, StepKind::kEndRude, 1000, 6000},
     {StepKind::kStartDeaf, 20, StepKind::kEndRude, 1000, 6000},

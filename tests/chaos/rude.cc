@@ -26,7 +26,6 @@
 namespace kcache::chaos {
 namespace {
 
-constexpr uint32_t kPrograms = 12;
 constexpr int kRenewMs = 500;
 
 std::string Value(int argc, char** argv, std::string_view name) {
@@ -57,7 +56,7 @@ int Main(int argc, char** argv) {
   hello->set_client_name("rude");
   message.add_events()->mutable_subscribe();
   const size_t colon = device.find(':');
-  for (uint32_t number = 0; number < kPrograms; ++number) {
+  for (uint32_t number = 0; number < ProgramsOf(device.substr(0, colon)); ++number) {
     auto program = MakeProgram(device.substr(0, colon), number);
     v1::Acquire* acquire = message.add_events()->mutable_acquire();
     acquire->set_request_id(number + 1);

@@ -5,7 +5,7 @@
 //                       [--uid=N]
 //
 // What it does follows from its seed alone. Its standard input takes commands, one character each: `c` cuts
-// its sockets; the end of the input ends it, after everything that it has been told has reached its listeners.
+// its sockets, `f` finishes: after everything that it has been told has reached its listeners.
 // Profile `stubborn`: a listener that often does not return before the grace is over, while the
 // application goes on launching.
 
@@ -59,7 +59,7 @@ Command Await(int milliseconds) {
   if (poll(&input, 1, milliseconds) <= 0) return Command::kNone;
   char byte = 0;
   if (read(STDIN_FILENO, &byte, 1) <= 0) return Command::kFinish;
-  return byte == 'c' ? Command::kCut : Command::kNone;
+  return byte == 'c' ? Command::kCut : byte == 'f' ? Command::kFinish : Command::kNone;
 }
 
 int Main(int argc, char** argv) {
