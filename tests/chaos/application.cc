@@ -81,6 +81,7 @@ void Application::Disconnect() {
   history_->Record("closing", {{"session", session_}});
   on_destroy_.Unregister();
   on_clear_.Unregister();
+  held_.clear();
   client_->Close();
   client_ = nullptr;
   history_->Record("closed", {{"session", session_}});
@@ -199,7 +200,8 @@ void Application::Round(const DeviceId& device) {
                              {"program", number},
                              {"temper", static_cast<uint64_t>(temper)}});
   auto program = MakeProgram(device.framework, number, temper);
-  auto kernel = client_->Acquire({.program = *program, .entry = kEntry, .device = device});
+  const KernelRequest request{.program = *program, .entry = kEntry, .device = device};
+  auto kernel = temper == Temper::kGood ? AcquireOrHeld(request, &number) : client_->Acquire(request);
   if (kernel.ok()) {
     RunLaunches(round, *kernel, device, number, temper);
   } else {
@@ -209,6 +211,17 @@ void Application::Round(const DeviceId& device) {
                                      {"why", std::string(kernel.status().message())}});
   }
   std::swap(rest, random_);
+}
+
+absl::StatusOr<Kernel> Application::AcquireOrHeld(const KernelRequest& request, uint32_t* number) {
+  auto held = held_.find(request.device);
+  if (options_.stubborn && held != held_.end()) {
+    *number = held->second.second;
+    return held->second.first;
+  }
+  auto kernel = client_->Acquire(request);
+  if (options_.stubborn && kernel.ok()) held_[request.device] = {*kernel, *number};
+  return kernel;
 }
 
 void Application::RunLaunches(uint64_t round, const Kernel& kernel, const DeviceId& device,
@@ -237,6 +250,7 @@ void Application::RunLaunches(uint64_t round, const Kernel& kernel, const Device
       }
     }
   }
+  if (!prepared.ok() || !refused.ok() || !synchronized.ok()) held_.erase(device);
   history_->Record("round-ended", {{"round", round},
                                    {"device", device.ToString()},
                                    {"acquired", "OK"},

@@ -11,9 +11,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "contract/history.h"
@@ -52,6 +56,7 @@ class Application {
   void RunLaunches(uint64_t round, const Kernel& kernel, const DeviceId& device, uint32_t number,
                    Temper temper);
   void Batch(const DeviceId& device);
+  absl::StatusOr<Kernel> AcquireOrHeld(const KernelRequest& request, uint32_t* number);
   void Hear(std::string_view what, const InvalidationEvent& event, std::string_view family,
             std::optional<uint32_t> index);
   const DeviceId& Device();
@@ -61,6 +66,8 @@ class Application {
   std::mt19937_64 random_;
   std::shared_ptr<Client> client_;
   Registration on_destroy_, on_clear_;
+  // A stubborn application launches on what it has for as long as the library takes it.
+  std::map<DeviceId, std::pair<Kernel, uint32_t>> held_;  // with the program's number
   uint64_t session_ = 0;
   uint64_t rounds_ = 0;
   std::atomic<uint64_t> heard_{0};

@@ -94,6 +94,7 @@ absl::Status Controller::StartDaemon() {
   options.program = options_.daemon;
   options.backend_directories = options_.backend_directories;
   options.flags = {"--log.history-dir=" + options_.histories,
+                   "--backends.launcher=" + Built("daemon/kcache-launch"),
                    "--log.level=warning",
                    absl::StrCat("--limits.grace=", kGraceMs, "ms"),
                    absl::StrCat("--limits.shutdown-grace=", kGraceMs, "ms"),

@@ -1,19 +1,19 @@
-// A client that does not keep the rules: it speaks the session protocol by itself, takes leases, and then
-// never acknowledges anything (`--mode=mute`), or reads nothing any more (`--mode=deaf`). It goes on until it is
-// killed. Nobody may be harmed: its graces end, its outbox is bounded.
+// A client that does not keep the rules. It speaks the protocols by itself, takes leases, and then
+//   --mode=mute   never acknowledges anything, and launches on whatever it was ever granted;
+//   --mode=deaf   reads nothing any more.
+// It goes on until it is killed. Nobody may be harmed: graces end, fences hold, outboxes are bounded.
 //
 //   kcache-chaos-rude --socket=PATH --history=FILE --mode=mute --device=Fake:0
 
-#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
-#include <mutex>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -22,11 +22,12 @@
 #include "contract/strings.h"
 #include "kcache/v1/session.grpc.pb.h"
 #include "tests/chaos/kernels.h"
+#include "tests/chaos/lawless_stream.h"
 
 namespace kcache::chaos {
 namespace {
 
-constexpr int kRenewMs = 500;
+constexpr int kAgainMs = 400;
 
 std::string Value(int argc, char** argv, std::string_view name) {
   for (int i = 1; i < argc; ++i) {
@@ -36,6 +37,21 @@ std::string Value(int argc, char** argv, std::string_view name) {
     }
   }
   return "";
+}
+
+// Asks for every program that everybody uses, so that somebody has shown its source.
+void AddAcquires(const std::string& device, uint64_t* request_id, v1::ClientMessage* message) {
+  const size_t colon = device.find(':');
+  const std::string family = device.substr(0, colon);
+  for (uint32_t number = 0; number < ProgramsOf(family); ++number) {
+    v1::Acquire* acquire = message->add_events()->mutable_acquire();
+    acquire->set_request_id(++*request_id);
+    acquire->set_program_digest(*FromHex(MakeProgram(family, number)->digest()));
+    acquire->mutable_device()->set_framework(family);
+    acquire->mutable_device()->set_index(
+        static_cast<uint32_t>(std::strtoul(device.c_str() + colon + 1, nullptr, 10)));
+    acquire->set_entry(kEntry);
+  }
 }
 
 int Main(int argc, char** argv) {
@@ -50,46 +66,46 @@ int Main(int argc, char** argv) {
                                                        grpc::InsecureChannelCredentials()));
   grpc::ClientContext context;
   auto stream = stub->Open(&context);
+  uint64_t request_id = 0;
   v1::ClientMessage message;
   v1::Hello* hello = message.add_events()->mutable_hello();
   hello->set_version(v1::PROTOCOL_VERSION_1);
   hello->set_client_name("rude");
   message.add_events()->mutable_subscribe();
-  const size_t colon = device.find(':');
-  for (uint32_t number = 0; number < ProgramsOf(device.substr(0, colon)); ++number) {
-    auto program = MakeProgram(device.substr(0, colon), number);
-    v1::Acquire* acquire = message.add_events()->mutable_acquire();
-    acquire->set_request_id(number + 1);
-    acquire->set_program_digest(*FromHex(program->digest()));
-    acquire->mutable_device()->set_framework(device.substr(0, colon));
-    acquire->mutable_device()->set_index(
-        static_cast<uint32_t>(std::strtoul(device.c_str() + colon + 1, nullptr, 10)));
-    acquire->set_entry(kEntry);
-  }
+  AddAcquires(device, &request_id, &message);
   if (!stream->Write(message)) return 0;
   if (mode == "deaf") {
     // Alive as far as the kernel can tell, and silent: the TTL reaps it.
     while (true) poll(nullptr, 0, -1);
   }
-  // Reads, so that only the acknowledgement is missing, and renews.
-  std::thread renewing([&stream] {
-    v1::ClientMessage renew;
+  // Asks again and again: what was taken from it, it takes anew.
+  std::thread asking([&stream, &device, request_id]() mutable {
     uint64_t sequence = 0;
-    v1::Renew* event = renew.add_events()->mutable_renew();
-    do {
-      poll(nullptr, 0, kRenewMs);
-      event->set_sequence(++sequence);
-    } while (stream->Write(renew));
+    while (true) {
+      poll(nullptr, 0, kAgainMs);
+      v1::ClientMessage again;
+      again.add_events()->mutable_renew()->set_sequence(++sequence);
+      AddAcquires(device, &request_id, &again);
+      if (!stream->Write(again)) return;
+    }
   });
+  v1::Welcome welcome;
+  std::map<uint64_t, std::unique_ptr<LawlessStream>> executions;  // by context
   v1::DaemonMessage answer;
   while (stream->Read(&answer)) {
     for (const v1::DaemonEvent& event : answer.events()) {
-      if (event.has_invalidate()) {
+      if (event.has_welcome()) welcome = event.welcome();
+      if (event.has_context_info()) {
+        executions[event.context_info().context().context_id()] = std::make_unique<LawlessStream>(
+            welcome.instance(), welcome.session_id(), event.context_info());
+      } else if (event.has_grant() && executions.contains(event.grant().context_id())) {
+        executions[event.grant().context_id()]->Use(event.grant().lease());
+      } else if (event.has_invalidate()) {
         (*history)->Record("ignored", {{"operation", ToHex(event.invalidate().operation_id())}});
       }
     }
   }
-  renewing.join();
+  asking.join();
   return 0;
 }
 
