@@ -108,6 +108,7 @@ absl::Status Controller::StartDaemon() {
                    "--hosts.unresponsive=3s",
                    "--hosts.idle=2s",
                    "--hosts.crash-window=1s",
+                   "--compile.nice=0",
                    "--compile.refusal=1h"};
   auto daemon = testing::PrivateDaemon::Start(std::move(options));
   if (!daemon.ok()) return daemon.status();

@@ -2,13 +2,16 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
 #include "tests/chaos/kernels.h"
 
 namespace kcache::chaos {
 namespace {
 
 constexpr uint64_t kBuffer = 1;
-constexpr int kPauseMs = 3;
+constexpr int kPauseMs = 15;
+constexpr size_t kMostLeases = 24;  // the newest, at a time
 
 std::string Scalar(uint32_t value) {
   return {reinterpret_cast<const char*>(&value), sizeof value};
@@ -64,7 +67,9 @@ void LawlessStream::Launch() {
       for (; bound < leases_.size(); ++bound) {
         *request.add_commands()->mutable_bind()->mutable_lease() = leases_[bound];
       }
-      for (const v1::LeaseRef& lease : leases_) {
+      const size_t first = leases_.size() - std::min(leases_.size(), kMostLeases);
+      for (size_t i = first; i < leases_.size(); ++i) {
+        const v1::LeaseRef& lease = leases_[i];
         v1::Launch* launch = request.add_commands()->mutable_launch();
         launch->set_slot(lease.slot());
         launch->set_incarnation(lease.incarnation());

@@ -16,7 +16,7 @@ struct Choice {
 constexpr Choice kChoices[] = {
     {StepKind::kClear, 140, StepKind::kClear, 0, 0},
     {StepKind::kClearArtifacts, 12, StepKind::kClearArtifacts, 0, 0},
-    {StepKind::kDestroy, 110, StepKind::kDestroy, 0, 0},
+    {StepKind::kDestroy, 70, StepKind::kDestroy, 0, 0},
     {StepKind::kDestroyPhysical, 20, StepKind::kDestroyPhysical, 0, 0},
     {StepKind::kDestroyStayDown, 15, StepKind::kDeviceUp, 300, 1500},
     {StepKind::kReset, 30, StepKind::kReset, 0, 0},
