@@ -118,7 +118,7 @@ void Application::Hear(std::string_view what, const InvalidationEvent& event,
                              {"family", family},
                              {"index", index ? std::to_string(*index) : std::string("all")},
                              {"failure", Name(event.failure)}});
-  if (options_.stubborn && event.phase == EventPhase::kBefore && event.cause != EventCause::kLost &&
+  if (options_.stubborn && !hurry_.load() && event.phase == EventPhase::kBefore && event.cause != EventCause::kLost &&
       ++stubbornness_ % 2 == 0) {
     poll(nullptr, 0, kStubbornMs);
   }
@@ -133,13 +133,16 @@ void Application::Barrier() {
   history_->Record("barrier-began", {{"session", session_}});
   if (!client_->ListDevices().ok()) return;
   // The library's listener thread may still be on its way through what the stream has brought.
-  for (int i = 0, quiet = 0; i < 200 && quiet < 8; ++i) {
+  hurry_ = true;
+  int quiet = 0;
+  for (int i = 0; i < 400 && quiet < 10; ++i) {
     const uint64_t before = heard_.load();
     poll(nullptr, 0, 25);
     quiet = listening_.load() == 0 && heard_.load() == before ? quiet + 1 : 0;
   }
+  hurry_ = false;
   NoteSession();
-  history_->Record("barrier", {{"session", session_}});
+  if (quiet == 10) history_->Record("barrier", {{"session", session_}});
 }
 
 void Application::Finish() {

@@ -73,6 +73,7 @@ class Application {
   std::atomic<uint64_t> heard_{0};
   std::atomic<uint64_t> listening_{0};  // callbacks that run
   std::atomic<uint32_t> stubbornness_{0};
+  std::atomic<bool> hurry_{false};  // a barrier waits: nobody is stubborn
 };
 
 }  // namespace kcache::chaos
