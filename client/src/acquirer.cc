@@ -47,7 +47,23 @@ void Acquirer::Start(Ask ask, Done done) {
   asker->deadline = runtime_->timers->Now() + ask.timeout;
   asker->ask = std::move(ask);
   asker->done = std::move(done);
-  runtime_->executor->Run([self = shared_from_this(), asker] { self->Attempt(asker); });
+  runtime_->executor->Run([self = shared_from_this(), asker] {
+    // Asked now, it would be overtaken by the AFTER that is still to come, and fail for nothing.
+    if (!self->invalidator_->Draining(asker->ask.key.device)) return self->Attempt(asker);
+    self->AttemptAfterDrain(asker, MakeError(v1::DEVICE_DRAINING,
+                                             absl::StrCat(asker->ask.key.device.ToString(),
+                                                          " is being destroyed")));
+  });
+}
+
+void Acquirer::AttemptAfterDrain(const AskerPtr& asker, const absl::Status& last) {
+  invalidator_->AfterDrain(asker->ask.key.device, NextBackoff(&asker->backoff),
+                           asker->deadline - runtime_->timers->Now(),
+                           [self = shared_from_this(), asker, last] {
+                             if (self->runtime_->timers->Now() >= asker->deadline)
+                               return asker->done(TooLate(last));
+                             self->Attempt(asker);
+                           });
 }
 
 void Acquirer::Attempt(const AskerPtr& asker) {
@@ -120,13 +136,7 @@ void Acquirer::OnOutcome(const AskerPtr& asker, bool own, absl::StatusOr<Value> 
   const v1::ErrorReason reason = ReasonOf(status);
   if (!own && (reason == v1::DEADLINE_EXCEEDED || reason == v1::CANCELLED)) return Attempt(asker);
   if (!WorthWaiting(status)) return asker->done(status);
-  invalidator_->AfterDrain(asker->ask.key.device, NextBackoff(&asker->backoff),
-                           asker->deadline - runtime_->timers->Now(),
-                           [self = shared_from_this(), asker, status] {
-                             if (self->runtime_->timers->Now() >= asker->deadline)
-                               return asker->done(TooLate(status));
-                             self->Attempt(asker);
-                           });
+  AttemptAfterDrain(asker, status);
 }
 
 Duration Acquirer::NextBackoff(Duration* backoff) {

@@ -81,6 +81,8 @@ class Acquirer : public std::enable_shared_from_this<Acquirer> {
   using AskerPtr = std::shared_ptr<Asker>;
 
   void Attempt(const AskerPtr& asker);
+  // Once the device is through with its teardown, or after a pause. `last`: why not now.
+  void AttemptAfterDrain(const AskerPtr& asker, const absl::Status& last);
   void AskDaemon(const AskerPtr& asker, std::shared_ptr<Memo::Cache::Ticket> ticket);
   void OnGrant(const AskerPtr& asker, std::shared_ptr<Memo::Cache::Ticket> ticket,
                absl::StatusOr<v1::DaemonEvent> reply);

@@ -40,6 +40,10 @@ bool Concerns(const v1::Invalidate& event, const ContextState& context) {
   return DeviceName{id.framework, id.index}.InScope(event.family(), IndexOf(event));
 }
 
+bool Destroys(const v1::Invalidate& event, const DeviceName& device) {
+  return event.kind() == v1::INVALIDATE_DEVICE && device.InScope(event.family(), IndexOf(event));
+}
+
 }  // namespace
 
 Invalidator::Invalidator(std::shared_ptr<Runtime> runtime, std::shared_ptr<Memo> memo,
@@ -373,6 +377,12 @@ void Invalidator::Handled(const StepPtr& step) {
 
 // ---- waiting ------------------------------------------------------------------------------------
 
+bool Invalidator::Draining(const DeviceName& device) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& operation) {
+    return Destroys(operation.second.before, device);
+  });
+}
+
 void Invalidator::AfterDrain(const DeviceName& device, Duration backoff, Duration at_most,
                              std::function<void()> then) {
   // Whichever comes first.
@@ -380,9 +390,7 @@ void Invalidator::AfterDrain(const DeviceName& device, Duration backoff, Duratio
     if (!std::exchange(*fired, true)) then();
   };
   for (auto& [key, operation] : open_) {
-    const v1::Invalidate& before = operation.before;
-    if (before.kind() != v1::INVALIDATE_DEVICE) continue;
-    if (!device.InScope(before.family(), IndexOf(before))) continue;
+    if (!Destroys(operation.before, device)) continue;
     operation.waiting.emplace_back(once);
     backoff = kDrainPatience;
     break;

@@ -61,6 +61,9 @@ class Invalidator : public std::enable_shared_from_this<Invalidator> {
   // Everything the session held is void.
   void OnSessionLost(const absl::Status& why);
 
+  // Whether a destroy of this device is under way, as far as this session has been told.
+  bool Draining(const DeviceName& device) const;
+
   // `then` runs on the executor: at the end of the destroy of this device that is under way, as far
   // as this session has been told; else after `backoff`; never later than `at_most`.
   void AfterDrain(const DeviceName& device, Duration backoff, Duration at_most,

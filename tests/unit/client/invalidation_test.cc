@@ -290,6 +290,33 @@ TEST_F(InvalidationTest, DrainingIsWaitedForUntilAfter) {
   EXPECT_TRUE(outcome.ok()) << outcome.status();
 }
 
+TEST_F(InvalidationTest, AnAcquireBetweenBeforeAndAfterIsNotOvertakenByAfter) {
+  // The daemon is done with the destroy, and would grant; its AFTER is still on the way here.
+  Connect();
+  MustAcquire();
+  Before("a", v1::INVALIDATE_DEVICE);
+  const v1::Invalidate after = Event("a", v1::INVALIDATE_DEVICE, v1::PHASE_AFTER);
+  daemon_->NextGeneration(0);
+  daemon_->ForgetEvents();
+  absl::StatusOr<Kernel> outcome = absl::UnknownError("none");
+  client_->AcquireAsync(Request(), [&](auto kernel) { outcome = std::move(kernel); });
+  EXPECT_THAT(daemon_->acquires(), IsEmpty());
+  daemon_->Invalidate(after);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(daemon_->acquires().size(), 1u);
+}
+
+TEST_F(InvalidationTest, AnAfterThatDoesNotComeIsNotWaitedForForEver) {
+  Connect();
+  Before("a", v1::INVALIDATE_DEVICE);
+  daemon_->NextGeneration(0);
+  absl::StatusOr<Kernel> outcome = absl::UnknownError("none");
+  client_->AcquireAsync(Request(), [&](auto kernel) { outcome = std::move(kernel); });
+  EXPECT_EQ(absl::StatusCode::kUnknown, outcome.status().code()) << "still waiting";
+  timers_->Advance(2s);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+}
+
 TEST_F(InvalidationTest, DrainingElsewhereIsAskedAgainAfterAPauseAndEndsAtTheDeadline) {
   Connect();
   int asked = 0;
