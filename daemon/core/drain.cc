@@ -45,7 +45,8 @@ ContextDrain::ContextDrain(Core* core, std::shared_ptr<Context> context, Kind ki
       slots_(std::move(slots)),
       on_change_(std::move(on_change)),
       on_released_(std::move(on_released)),
-      on_done_(std::move(on_done)) {}
+      on_done_(std::move(on_done)),
+      made_(core_->deps.clock->Now()) {}
 
 void ContextDrain::Start(const std::vector<SessionId>& holders) {
   const absl::Duration now = core_->deps.clock->Now();
@@ -144,6 +145,7 @@ void ContextDrain::Fence() {
   if (stage_ != Stage::kWaiting || superseded_) return;
   core_->deps.executor->Cancel(timer_);
   MoveTo(Stage::kFencing);
+  outcome_.waited = core_->deps.clock->Now() - made_;
   on_change_();
   DeviceHost* host = context_->host();
   if (host == nullptr) {

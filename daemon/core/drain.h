@@ -35,6 +35,7 @@ struct DrainOutcome {
   uint32_t acked = 0;
   uint32_t gone = 0;
   std::vector<SessionId> unacked;     // grace was over: REVOKED_UNACKED
+  absl::Duration waited;              // from the drain's making to the last acknowledgement
   std::vector<std::string> released;  // labels, in order
   std::vector<std::string> failures;  // "label: failure"
   bool lost = false;                  // the host died before the fence
@@ -112,6 +113,7 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
   bool torn_down_ = false;  // the host has answered Teardown, finished
   bool killed_ = false;
   bool grace_extended_ = false;
+  const absl::Duration made_;
   absl::Duration grace_due_;
   TimerId timer_ = 0;
   uint32_t holders_ = 0;

@@ -244,6 +244,8 @@ void Teardowns::AddOutcome(const DrainOutcome& outcome, v1::OperationResult* res
   result->set_unacked(result->unacked() + static_cast<uint32_t>(outcome.unacked.size()));
   result->set_released(result->released() + static_cast<uint32_t>(outcome.released.size()));
   for (const std::string& failure : outcome.failures) result->add_failures(failure);
+  result->set_waited_us(std::max(
+      result->waited_us(), static_cast<uint64_t>(absl::ToInt64Microseconds(outcome.waited))));
 }
 
 void Teardowns::AddResults(const Teardown& teardown, bool, v1::OperationResult* result) const {
