@@ -130,6 +130,11 @@ void Invalidator::OnInvalidate(const v1::Invalidate& event) {
       break;
   }
   Tell(std::move(told), step);
+  if (event.phase() != v1::PHASE_BEFORE || !event.needs_ack()) return;
+  // Behind this step's own work: mostly there is nothing to wait for, and no timer thread to wake.
+  runtime_->executor->Run([weak = weak_from_this(), step] {
+    if (auto self = weak.lock(); self != nullptr && !step->done) self->ArmSlow(step);
+  });
 }
 
 // ---- the kinds of steps -------------------------------------------------------------------------
@@ -148,7 +153,6 @@ void Invalidator::Before(const StepPtr& step, std::vector<v1::Invalidate>* told)
   step->context = context->second;
   step->kernels = KernelsOf(step->context.get());
   if (event.kind() == v1::INVALIDATE_DEVICE) step->context->destroying = true;
-  if (event.needs_ack()) ArmSlow(step);
 }
 
 void Invalidator::After(const v1::Invalidate& event, std::vector<v1::Invalidate>* told) {
