@@ -100,12 +100,8 @@ void ContextDrain::Holder(SessionId session, uint32_t* counter) {
   if (waiting_.erase(session) == 0) return;
   RecordHolder(counter == &outcome_.acked ? "acked" : "gone", session);
   ++*counter;
-  if (stage_ != Stage::kWaiting) return;
-  if (waiting_.empty()) {
-    Fence();
-  } else {
-    on_change_();
-  }
+  // Who watches is told of the last one; before that, often enough by the table's tick.
+  if (stage_ == Stage::kWaiting && waiting_.empty()) Fence();
 }
 
 void ContextDrain::OnAck(SessionId session) { Holder(session, &outcome_.acked); }

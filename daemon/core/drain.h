@@ -53,7 +53,7 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
     std::string nack;
   };
 
-  // `slots` for kClear. `on_change` runs on each step; `on_released` once the handles are given back,
+  // `slots` for kClear. `on_change` runs at each stage; `on_released` once the handles are given back,
   // before their slots can be given out again (kClear); `on_done` once, last. None inside Start.
   ContextDrain(Core* core, std::shared_ptr<Context> context, Kind kind, std::string operation_id,
                absl::Duration grace, absl::Duration finish, Slots slots,
