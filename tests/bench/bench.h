@@ -15,6 +15,7 @@ namespace kcache::bench {
 // `program` is this program, to start processes of its own.
 int Acquire(const std::string& program);
 int Launch(const std::string& program);
+int Fanout(const std::string& program);
 
 // The first device of the family, or of any: $KCACHE_BENCH_FAMILY.
 std::optional<DeviceId> PickDevice(Client* client, std::string_view family = "");

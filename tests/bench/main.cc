@@ -1,13 +1,16 @@
 // kcache-bench NAME: see run.sh.
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "tests/bench/bare_fanout.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/echo.h"
+#include "tests/bench/holders.h"
 
 namespace kcache::bench {
 
@@ -58,11 +61,22 @@ int Failed(std::string_view what, const absl::Status& status) {
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   const std::string program = "/proc/self/exe";
+  // Thousands of connections take as many descriptors.
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   if (name == "echo-server" && argc == 4) {
     return kcache::bench::RunEchoServer(argv[2], std::strtoul(argv[3], nullptr, 10));
   }
+  if (name == "fanout-server" && argc == 3) return kcache::bench::RunBareFanoutServer(argv[2]);
+  if (name == "holder" && argc == 5) {
+    return kcache::bench::RunHolder(argv[2], argv[3], std::strtoul(argv[4], nullptr, 10));
+  }
   if (name == "acquire") return kcache::bench::Acquire(program);
   if (name == "launch") return kcache::bench::Launch(program);
-  std::fprintf(stderr, "usage: %s acquire|launch\n", argv[0]);
+  if (name == "fanout") return kcache::bench::Fanout(program);
+  std::fprintf(stderr, "usage: %s acquire|launch|fanout\n", argv[0]);
   return 2;
 }
