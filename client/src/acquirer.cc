@@ -134,6 +134,11 @@ void Acquirer::OnOutcome(const AskerPtr& asker, bool own, absl::StatusOr<Value> 
     return asker->done(status);
   }
   const v1::ErrorReason reason = ReasonOf(status);
+  // It was asked for inside the destroy that it waited for, and the AFTER of that has overtaken it.
+  if (reason == v1::DEVICE_DESTROYED && asker->backoff > Duration(0) &&
+      asker->clears++ < kMaxClears) {
+    return Attempt(asker);
+  }
   if (!own && (reason == v1::DEADLINE_EXCEEDED || reason == v1::CANCELLED)) return Attempt(asker);
   if (!WorthWaiting(status)) return asker->done(status);
   AttemptAfterDrain(asker, status);

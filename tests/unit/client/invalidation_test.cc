@@ -306,6 +306,31 @@ TEST_F(InvalidationTest, AnAcquireBetweenBeforeAndAfterIsNotOvertakenByAfter) {
   EXPECT_EQ(daemon_->acquires().size(), 1u);
 }
 
+TEST_F(InvalidationTest, AnAcquireThatWaitedForADestroyIsNotFailedByItsAfter) {
+  Connect();
+  v1::Acquire held;
+  int asked = 0;
+  daemon_->intercept = [&](const v1::ClientEvent& event) {
+    if (!event.has_acquire()) return false;
+    ++asked;
+    if (asked == 1) {
+      daemon_->Fail(event.acquire().request_id(), MakeError(v1::DEVICE_DRAINING, "draining"));
+      return true;
+    }
+    held = event.acquire();
+    return asked == 2;
+  };
+  absl::StatusOr<Kernel> outcome = absl::UnknownError("none");
+  client_->AcquireAsync(Request(), [&](auto kernel) { outcome = std::move(kernel); });
+  timers_->Advance(1s);
+  ASSERT_EQ(asked, 2) << "asked again, before this process has heard of the destroy";
+  Before("a", v1::INVALIDATE_DEVICE);
+  After("a", v1::INVALIDATE_DEVICE);
+  daemon_->NextGeneration(0);
+  daemon_->Grant(held);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+}
+
 TEST_F(InvalidationTest, AnAfterThatDoesNotComeIsNotWaitedForForEver) {
   Connect();
   Before("a", v1::INVALIDATE_DEVICE);
