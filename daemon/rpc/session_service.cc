@@ -3,6 +3,7 @@
 #include <memory>
 #include <utility>
 
+#include "contract/error_reason.h"
 #include "contract/grpc_status.h"
 
 namespace kcache::rpc {
@@ -11,8 +12,9 @@ namespace {
 constexpr size_t kMaxWriteBytes = 256u << 10;
 constexpr absl::Duration kCloseGrace = absl::Seconds(1);
 
-class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::DaemonMessage>,
-                       public core::SessionEndpoint {
+using RawReactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+
+class SessionReactor : public RawReactor, public core::SessionEndpoint {
  public:
   SessionReactor(grpc::CallbackServerContext* context, core::Service* service,
                  core::Executor* executor, const core::Peer& peer)
@@ -31,8 +33,9 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
         Pump();
         return;
       }
-      stream_->OnMessage(incoming_);
-      incoming_.Clear();
+      if (!Handle()) {
+        return Close(MakeError(v1::BAD_REQUEST, "a message that is no ClientMessage"));
+      }
       if (!finished_) StartRead(&incoming_);
     });
   }
@@ -40,6 +43,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
   void OnWriteDone(bool ok) override {
     executor_->Run([this, ok] {
       writing_ = false;
+      outgoing_.Clear();
       if (!ok) broken_ = closing_ = true;
       Pump();
     });
@@ -61,7 +65,9 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
   }
 
   // ---- the core's side, on the executor
-  void Wake() override { Pump(); }
+  void Wake() override {
+    if (!handling_) Pump();
+  }
 
   void Close(absl::Status why) override {
     if (closing_) return;
@@ -76,10 +82,23 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
   }
 
  private:
+  // Parsed only now, so that what waits for its turn is bytes; answered in as few writes as possible.
+  bool Handle() {
+    v1::ClientMessage message;
+    if (!grpc::SerializationTraits<v1::ClientMessage>::Deserialize(&incoming_, &message).ok()) {
+      return false;
+    }
+    incoming_.Clear();
+    handling_ = true;
+    stream_->OnMessage(message);
+    handling_ = false;
+    Pump();
+    return true;
+  }
+
   void Pump() {
     if (finished_ || writing_ || stream_ == nullptr) return;
-    outgoing_.Clear();
-    if (!broken_ && stream_->TakeOutgoing(kMaxWriteBytes, &outgoing_)) {
+    if (!broken_ && TakeOutgoing()) {
       writing_ = true;
       StartWrite(&outgoing_);
       return;
@@ -90,14 +109,23 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
     }
   }
 
+  bool TakeOutgoing() {
+    v1::DaemonMessage message;
+    if (!stream_->TakeOutgoing(kMaxWriteBytes, &message)) return false;
+    bool own = false;
+    grpc::SerializationTraits<v1::DaemonMessage>::Serialize(message, &outgoing_, &own);
+    return true;
+  }
+
   grpc::CallbackServerContext* const context_;
   core::Service* const service_;
   core::Executor* const executor_;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::unique_ptr<core::SessionStream> stream_;
-  v1::ClientMessage incoming_;
-  v1::DaemonMessage outgoing_;
+  grpc::ByteBuffer incoming_;
+  grpc::ByteBuffer outgoing_;
   grpc::Status status_;
+  bool handling_ = false;
   bool writing_ = false;
   bool closing_ = false;
   bool broken_ = false;
@@ -105,7 +133,7 @@ class SessionReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Dae
 };
 
 // A stream from nobody known: refused at once.
-class RefusedStream : public grpc::ServerBidiReactor<v1::ClientMessage, v1::DaemonMessage> {
+class RefusedStream : public RawReactor {
  public:
   explicit RefusedStream(const absl::Status& why) { Finish(ToGrpc(why)); }
   void OnDone() override { delete this; }
@@ -113,8 +141,7 @@ class RefusedStream : public grpc::ServerBidiReactor<v1::ClientMessage, v1::Daem
 
 }  // namespace
 
-grpc::ServerBidiReactor<v1::ClientMessage, v1::DaemonMessage>* SessionService::Open(
-    grpc::CallbackServerContext* context) {
+RawReactor* SessionService::Open(grpc::CallbackServerContext* context) {
   auto peer = peers_->Find(context->peer());
   if (!peer.ok()) return new RefusedStream(peer.status());
   return new SessionReactor(context, service_, executor_, *peer);
