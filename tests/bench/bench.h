@@ -16,6 +16,7 @@ namespace kcache::bench {
 int Acquire(const std::string& program);
 int Launch(const std::string& program);
 int Fanout(const std::string& program);
+int Sessions(const std::string& program);
 
 // The first device of the family, or of any: $KCACHE_BENCH_FAMILY.
 std::optional<DeviceId> PickDevice(Client* client, std::string_view family = "");

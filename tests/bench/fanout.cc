@@ -69,7 +69,7 @@ class Benchmark {
         bare_(bare) {}
 
   absl::StatusOr<Measured> Run(const Case& what) {
-    auto started = Holders::Start(where_, what.processes, what.sessions_each);
+    auto started = Holders::Start(where_, what.processes, what.sessions_each, 1);
     if (!started.ok()) return started.status();
     holders_ = started->get();
     Measured measured;

@@ -71,12 +71,14 @@ int main(int argc, char** argv) {
     return kcache::bench::RunEchoServer(argv[2], std::strtoul(argv[3], nullptr, 10));
   }
   if (name == "fanout-server" && argc == 3) return kcache::bench::RunBareFanoutServer(argv[2]);
-  if (name == "holder" && argc == 5) {
-    return kcache::bench::RunHolder(argv[2], argv[3], std::strtoul(argv[4], nullptr, 10));
+  if (name == "holder" && argc == 6) {
+    return kcache::bench::RunHolder(argv[2], argv[3], std::strtoul(argv[4], nullptr, 10),
+                                    std::strtoul(argv[5], nullptr, 10));
   }
   if (name == "acquire") return kcache::bench::Acquire(program);
   if (name == "launch") return kcache::bench::Launch(program);
   if (name == "fanout") return kcache::bench::Fanout(program);
-  std::fprintf(stderr, "usage: %s acquire|launch|fanout\n", argv[0]);
+  if (name == "sessions") return kcache::bench::Sessions(program);
+  std::fprintf(stderr, "usage: %s acquire|fanout|launch|sessions\n", argv[0]);
   return 2;
 }

@@ -7,13 +7,14 @@
 #                                 p99_ms_8, p99_ms_64 (processes), p99_ms_1000s (sessions), and
 #                                 ratio_64, ratio_1000 (÷ a bare gRPC server that tells as many)
 #   tests/bench/run.sh launch     throughput_ratio, sync_ratio (÷ native OpenCL)
+#   tests/bench/run.sh sessions   the daemon's memory: bytes_per_session, bytes_per_lease
 #
 # Times mean something on an idle machine only.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 name=${1:-}
 case $name in
-  acquire|fanout|launch) ;;
+  acquire|fanout|launch|sessions) ;;
   *) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0" >&2; exit 2 ;;
 esac
 deploy/install-deps.sh build runtime >/dev/null
