@@ -149,6 +149,10 @@ void Context::Launch() {
         self->start_pending_ = false;
         if (!host.ok()) {
           self->loss_ = Annotate(host.status(), "while starting the host of " + self->Describe());
+          if (ReasonOf(self->loss_) == v1::ERROR_REASON_UNSPECIFIED) {
+            // It died before it could say why.
+            self->loss_ = MakeError(v1::DEVICE_LOST, StdView(self->loss_.message()));
+          }
           self->OnExited({.verified = true,
                           .expected = self->state_ != ContextState::kCreating,
                           .what = std::string(StdView(self->loss_.message())),
@@ -202,6 +206,8 @@ void Context::BeginDraining(const absl::Status& why) {
     }
   }
   handles_.DoomAll();
+  // One that has not got as far as to be killed by a drain ends now, however long its driver takes.
+  if (start_pending_) deps_->hosts->Abandon(this);
 }
 
 Handle* Context::FindReady(const Digest& key) {

@@ -150,6 +150,9 @@ class HostLauncher {
   // outlives the host; it hears nothing before `done` got a host.
   virtual void Start(HostSpec spec, HostObserver* observer,
                      Function<void(absl::StatusOr<std::unique_ptr<DeviceHost>>)> done) = 0;
+  // The host that is starting for `observer` is not wanted any more: it is killed, and `done` says so
+  // once its exit is verified. Without effect when there is none. `done` does not run inside this call.
+  virtual void Abandon(HostObserver* observer) = 0;
 };
 
 struct OpenHolder {

@@ -111,11 +111,15 @@ HostProcess::~HostProcess() {
 
 void HostProcess::OnStarted(absl::StatusOr<ChildPtr> child, ops::UniqueFd socket) {
   if (!child.ok()) {
-    start_failure_ = child.status();
+    start_failure_.Update(child.status());
     OnExited({});
     return;
   }
   child_ = *std::move(child);
+  if (!start_failure_.ok()) {  // abandoned before there was a process
+    child_->Kill("no longer wanted");
+    return;
+  }
   stub_ = v1::Device::NewStub(MakeChannel(std::move(socket), kMaxReplyBytes));
   Invoke<v1::OpenContextReply>(
       "opening the context", spec_.open, parts_->config->host_start_timeout,
@@ -126,9 +130,10 @@ void HostProcess::OnStarted(absl::StatusOr<ChildPtr> child, ops::UniqueFd socket
 }
 
 void HostProcess::OnOpened(absl::StatusOr<v1::OpenContextReply> reply) {
-  if (exited_) return;
-  if (!reply.ok()) return FailStart(reply.status());
-  if (reply->has_error()) return FailStart(FromProto(reply->error()));
+  if (exited_ || !start_failure_.ok()) return;
+  constexpr std::string_view kWhy = "its context could not be opened";
+  if (!reply.ok()) return FailStart(reply.status(), kWhy);
+  if (reply->has_error()) return FailStart(FromProto(reply->error()), kWhy);
   serving_ = true;
   last_heard_ = last_check_ = parts_->clock->Now();
   watch_ = new HostWatch(
@@ -140,10 +145,16 @@ void HostProcess::OnOpened(absl::StatusOr<v1::OpenContextReply> reply) {
   started(std::make_unique<HostHandle>(shared_from_this()));
 }
 
-void HostProcess::FailStart(const absl::Status& why) {
+void HostProcess::FailStart(const absl::Status& why, std::string_view killed_for) {
   if (!start_failure_.ok()) return;
   start_failure_ = why;
-  child_->Kill("its context could not be opened");
+  if (child_ != nullptr) child_->Kill(killed_for);
+}
+
+void HostProcess::Abandon() {
+  if (started_ && !exited_) {
+    FailStart(absl::CancelledError("destroyed while it was starting"), "no longer wanted");
+  }
 }
 
 void HostProcess::OnExited(const ExitStatus& status) {

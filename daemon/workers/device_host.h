@@ -45,6 +45,8 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
   // The process is there, or could not be started. The socket leads to it.
   void OnStarted(absl::StatusOr<ChildPtr> child, ops::UniqueFd socket);
   void OnExited(const ExitStatus& status);
+  // While it starts: it is not wanted any more.
+  void Abandon();
 
   // What is removed when the process has exited.
   void set_paths(std::string directory, std::string execution_socket) {
@@ -76,7 +78,7 @@ class HostProcess : public std::enable_shared_from_this<HostProcess> {
 
   void OnOpened(absl::StatusOr<v1::OpenContextReply> reply);
   void CheckHeartbeat();
-  void FailStart(const absl::Status& why);
+  void FailStart(const absl::Status& why, std::string_view killed_for);
 
   const HostParts* const parts_;
   const core::HostSpec spec_;

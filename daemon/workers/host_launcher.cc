@@ -42,9 +42,21 @@ void BackendHostLauncher::Start(
         [done = std::move(done), refused]() mutable { done(refused); });
     return;
   }
-  auto host = std::make_shared<HostProcess>(&parts_.host, spec, observer, std::move(done));
+  auto started = [this, observer, done = std::move(done)](
+                     absl::StatusOr<std::unique_ptr<core::DeviceHost>> host) mutable {
+    starting_.erase(observer);
+    done(std::move(host));
+  };
+  auto host = std::make_shared<HostProcess>(&parts_.host, spec, observer, std::move(started));
+  starting_[observer] = host;
   parts_.host.supervisor->RunDetached(
       [this, host, spec = std::move(spec), program = *program] { Launch(host, spec, program); });
+}
+
+void BackendHostLauncher::Abandon(core::HostObserver* observer) {
+  auto found = starting_.find(observer);
+  if (found == starting_.end()) return;
+  if (auto host = found->second.lock(); host != nullptr) host->Abandon();
 }
 
 // On the spawner's thread: what it touches of the host, it touches through the executor.

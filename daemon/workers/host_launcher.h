@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -32,12 +34,14 @@ class BackendHostLauncher : public core::HostLauncher {
   void Start(core::HostSpec spec, core::HostObserver* observer,
              core::Function<void(absl::StatusOr<std::unique_ptr<core::DeviceHost>>)> done)
       override;
+  void Abandon(core::HostObserver* observer) override;
 
  private:
   void Launch(const std::shared_ptr<HostProcess>& host, const core::HostSpec& spec,
               const BackendProgram& program);
 
   const Parts parts_;
+  std::map<core::HostObserver*, std::weak_ptr<HostProcess>> starting_;
   std::atomic<uint64_t> histories_{0};
 };
 

@@ -220,9 +220,17 @@ class FakeHosts : public HostLauncher {
     };
     if (hold_starts) {
       held.push_back(answer);
+      abandons[observer] = [shared] { (*shared)(absl::CancelledError("abandoned")); };
     } else {
       executor_->Post(answer);
     }
+  }
+  void Abandon(HostObserver* observer) override {
+    auto found = abandons.find(observer);
+    if (found == abandons.end()) return;
+    executor_->Post(found->second);
+    abandons.erase(found);
+    held.clear();
   }
   void ReleaseHeld() {
     hold_starts = false;
@@ -236,6 +244,7 @@ class FakeHosts : public HostLauncher {
   bool hold_starts = false;
   absl::Status start_status;
   std::vector<std::function<void()>> held;
+  std::map<HostObserver*, std::function<void()>> abandons;  // of the starts that are held
 
  private:
   Executor* const executor_;

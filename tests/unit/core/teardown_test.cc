@@ -442,6 +442,32 @@ TEST(Teardown, AHostThatCannotBeKilledIsStuckAndTheDeviceStaysDown) {
   EXPECT_EQ(ReasonOf(*late->FailureOf(request)), v1::DEVICE_DOWN);
 }
 
+// Chaos, seed 12: the destroy of a context whose host was still opening its driver had nobody to kill, and
+// ended STUCK with the device down.
+TEST(Teardown, AHostThatTakesLongToStartIsEndedByADestroy) {
+  Harness h;
+  h.hosts.hold_starts = true;
+  TestProgram program{"kernel add "};
+  auto client = h.Client();
+  const uint64_t request = client->Acquire(program, "add");
+  auto told = h.Destroy("Fake:0");
+  ASSERT_TRUE(told->done());
+  EXPECT_TRUE(told->result().ok());
+  EXPECT_EQ(ReasonOf(*client->FailureOf(request)), v1::DEVICE_DESTROYED);
+  h.hosts.hold_starts = false;
+  EXPECT_TRUE(client->GrantOf(client->Acquire(program, "add")));
+}
+
+// Chaos: a host that was killed while it opened its context failed acquires without a reason.
+TEST(Teardown, AHostThatDiesWhileItStartsIsALostDevice) {
+  Harness h;
+  h.hosts.start_status = absl::UnavailableError("Socket closed");
+  TestProgram program{"kernel add "};
+  auto client = h.Client();
+  const uint64_t request = client->Acquire(program, "add");
+  EXPECT_EQ(ReasonOf(*client->FailureOf(request)), v1::DEVICE_LOST);
+}
+
 TEST(Teardown, AClearThatADestroyTookOverEndsWithItEvenWhenTheHostIsStuck) {
   TwoClients t;
   t.a->acks = t.b->acks = false;
