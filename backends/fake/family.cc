@@ -1,5 +1,9 @@
 #include "backends/fake/family.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -35,6 +39,7 @@ v1::DeviceInfo FakeFamily::Describe(uint32_t index) const {
   info.set_compiler_version(kCompilerVersion);
   info.set_compiler_fingerprint(Digest::Of(kCompilerVersion).str());
   info.add_languages("fake");
+  if (!script_->node().empty()) info.add_device_nodes(script_->node());
   info.set_state(v1::DEVICE_UP);
   v1::DeviceLimits* limits = info.mutable_limits();
   limits->set_memory_bytes(script_->memory());
@@ -92,6 +97,11 @@ absl::StatusOr<std::unique_ptr<Context>> FakeFamily::OpenContext(const ContextOp
   }
   const Action action = script_->Call("OpenContext", std::to_string(options.index));
   if (action.kind == Action::Kind::kFail) return action.status;
+  // Held until the process ends, as drivers do.
+  if (!script_->node().empty() && open(script_->node().c_str(), O_RDONLY | O_CLOEXEC) < 0) {
+    return MakeError(v1::BACKEND_UNAVAILABLE,
+                     script_->node() + ": " + std::strerror(errno));
+  }
   return std::make_unique<FakeContext>(Describe(options.index), script_);
 }
 

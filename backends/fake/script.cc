@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backends/fake/attempt.h"
 #include "contract/error_reason.h"
 #include "contract/strings.h"
 
@@ -90,8 +91,8 @@ absl::Status Script::AddSetting(std::string_view setting) {
   const std::string_view left = Trim(setting.substr(0, equals));
   const std::string_view right = Trim(setting.substr(equals + 1));
   uint64_t number = 0;
-  if (left == "unavailable") {
-    unavailable_ = std::string(right);
+  if (left == "unavailable" || left == "node") {
+    (left == "node" ? node_ : unavailable_) = std::string(right);
     return absl::OkStatus();
   }
   if (left == "devices" || left == "memory") {
@@ -135,7 +136,8 @@ absl::Status Script::AddRule(std::string_view left, std::string_view right) {
        is_number) ||
       ((rule.verb == "hang" || rule.verb == "abort" || rule.verb == "segv" ||
         rule.verb == "fault") &&
-       rule.operand.empty());
+       rule.operand.empty()) ||
+      (rule.verb == "attempt" && IsAttempt(rule.operand));
   if (!known) return NotUnderstood(right);
   MutexLock lock(&mutex_);
   rules_.push_back(std::move(rule));
@@ -168,6 +170,11 @@ Action Script::Call(std::string_view function, std::string_view subject) {
   if (verb == "exit") _exit(static_cast<int>(number));
   if (verb == "sleep") std::this_thread::sleep_for(std::chrono::milliseconds(number));
   if (verb == "memory") TakeMemory(number);
+  if (verb == "attempt") {
+    action.status = Attempt(operand);
+    if (!action.status.ok()) action.kind = Action::Kind::kFail;
+    return action;
+  }
   action.number = number;
   if (verb == "log") action.kind = Action::Kind::kLog;
   if (verb == "jit") action.kind = Action::Kind::kJit;

@@ -5,6 +5,7 @@
 // `pragma SETTING`:
 //
 //   devices = 3                     how many devices there are; 2 by default
+//   node = /dev/card                a file that counts as the devices' node: every context has it open
 //   memory = 1048576                bytes of device memory; allocations beyond fail
 //   unavailable = no such card      probe says so
 //   FUNCTION@WHEN = ACTION          FUNCTION: a method of driver.h, as `Launch`, `Allocate`, `Compile`, `Close`
@@ -21,6 +22,7 @@
 //            memory MEGABYTES       takes that much memory, and keeps it
 //            log BYTES              Compile: writes a log of that size
 //            jit MICROSECONDS       Load: reports so much compiling
+//            attempt WHAT           tries what no backend should (attempt.h); fails with what it was told
 //
 // Threads: any; a script counts its calls with a lock.
 
@@ -63,6 +65,7 @@ class Script {
   uint32_t devices() const { return devices_; }
   uint64_t memory() const { return memory_; }
   const std::string& unavailable() const { return unavailable_; }
+  const std::string& node() const { return node_; }
 
  private:
   struct Rule {
@@ -81,6 +84,7 @@ class Script {
   uint32_t devices_ = 2;
   uint64_t memory_ = uint64_t{1} << 30;
   std::string unavailable_;
+  std::string node_;
   Mutex mutex_;
   std::vector<Rule> rules_ ABSL_GUARDED_BY(mutex_);
 };

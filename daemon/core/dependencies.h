@@ -69,6 +69,7 @@ struct CompileOutcome {
     kTimedOut,     // wall or CPU limit
     kOutOfMemory,  // its own memory limit
     kOutputLimit,  // artifact or log larger than allowed
+    kProcessLimit, // more processes than allowed
     kUnavailable,  // no such backend, or it could not be started
     kNotCounted,   // ended by node-wide memory pressure or an operator: never held against the key
   };

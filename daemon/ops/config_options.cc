@@ -278,6 +278,8 @@ std::vector<Option> MakeOptions() {
                    "Largest file a compile may write to its private temporary directory."));
   o.push_back(Integer("compile.processes", KCACHE_FIELD(compile_processes), 1, 1 << 16,
                       "Processes and threads of all compiles."));
+  o.push_back(Integer("compile.processes_per_compile", KCACHE_FIELD(processes_per_compile), 8,
+                      1 << 16, "Processes of one compile; one that starts more is ended."));
   o.push_back(Integer("compile.nice", KCACHE_FIELD(compile_nice), 0, 19,
                       "Niceness of compile workers."));
   o.push_back(Text("compile.user", KCACHE_FIELD(compile_user),

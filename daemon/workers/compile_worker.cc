@@ -194,6 +194,9 @@ CompileOutcome CompileWorker::OutcomeOfExit(const ExitStatus& status) const {
   } else if (status.ended_for == ExitStatus::EndedFor::kOutput) {
     outcome.end = Ending::kOutputLimit;
     outcome.what = absl::StrCat(status.why, Took());
+  } else if (status.ended_for == ExitStatus::EndedFor::kProcesses) {
+    outcome.end = Ending::kProcessLimit;
+    outcome.what = absl::StrCat(status.why, Took());
   } else if (status.signal == SIGXCPU) {
     outcome.end = Ending::kTimedOut;
     outcome.what = absl::StrCat("used more processor time than compile.cpu_time = ",

@@ -11,7 +11,7 @@ namespace kcache::workers {
 
 struct ExitStatus {
   // Why the supervisor ended it, when it did.
-  enum class EndedFor { kNothing, kRequest, kMemory, kOutput };
+  enum class EndedFor { kNothing, kRequest, kMemory, kOutput, kProcesses };
 
   bool verified = false;  // the kernel reported the exit
   int code = 0;           // exit status, when `signal` is 0

@@ -211,6 +211,7 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   // The kernel counts processes by user, so the limit is only ours to set where the user is.
   if (spec->user) spec->limits.emplace_back("nproc", config_->compile_processes);
   spec->memory_limit = config_->compile_memory;
+  spec->process_limit = config_->processes_per_compile;
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
   const v1::CompileProfile& profile = program.compile_profile;
   const bool drivers = profile.needs_device() && !profile.device_nodes().empty();

@@ -49,6 +49,7 @@ struct LaunchSpec {
   std::vector<std::pair<int, ops::UniqueFd>> descriptors;
   uint64_t capture_output = 0;  // bytes of stdout to keep; beyond, the process is ended
   uint64_t memory_limit = 0;    // resident bytes of the process and its descendants; 0: none
+  uint32_t process_limit = 0;   // of them, kcache-launch's own included; 0: none
 };
 
 // The command line of kcache-launch. `groups` are the numbers to give the user; `status_fd` is the

@@ -30,7 +30,7 @@ using ops::UniqueFd;
 
 constexpr size_t kLastWordsBytes = 8 << 10;
 constexpr uint64_t kMaxStderrBytes = 64 << 20;
-constexpr long kMemoryTickNanoseconds = 100'000'000;
+constexpr long kTickNanoseconds = 100'000'000;
 // Descriptors of a child end below this; ours are moved above, so that arranging them cannot
 // overwrite one that is still needed.
 constexpr int kFirstOwnDescriptor = 64;
@@ -106,23 +106,26 @@ uint64_t ReadNumber(const std::string& path, int field) {
 
 }  // namespace
 
-uint64_t ResidentBytesOfTree(pid_t pid) {
+TreeUse UseOfTree(pid_t pid) {
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  uint64_t total = 0;
+  constexpr size_t kMost = 4096;
+  TreeUse use;
   std::vector<pid_t> pending{pid};
-  // A tree that grows while it is read is cut off; the next look sees the rest.
-  for (size_t seen = 0; !pending.empty() && seen < 4096; ++seen) {
+  for (size_t seen = 0; !pending.empty() && seen < kMost; ++seen) {
     const pid_t next = pending.back();
     pending.pop_back();
     const std::string directory = absl::StrCat("/proc/", next);
-    total += ReadNumber(directory + "/statm", 1) * page;
+    const uint64_t pages = ReadNumber(directory + "/statm", 1);
+    if (pages == 0) continue;  // exited, or a zombie
+    use.resident_bytes += pages * page;
+    ++use.processes;
     const std::string children = absl::StrCat(directory, "/task/", next, "/children");
     if (std::FILE* file = std::fopen(children.c_str(), "re"); file != nullptr) {
       for (int child = 0; std::fscanf(file, "%d", &child) == 1;) pending.push_back(child);
       std::fclose(file);
     }
   }
-  return total;
+  return use;
 }
 
 // ---- child --------------------------------------------------------------------------------------
@@ -154,16 +157,16 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launc
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(launcher), executor));
   supervisor->loop_ = *std::move(loop);
-  supervisor->memory_timer_ = std::move(timer);
+  supervisor->tick_timer_ = std::move(timer);
   Supervisor* self = supervisor.get();
-  auto watch = self->loop_->Add(self->memory_timer_.get(), EPOLLIN, [self](uint32_t) {
+  auto watch = self->loop_->Add(self->tick_timer_.get(), EPOLLIN, [self](uint32_t) {
     uint64_t expirations = 0;
-    if (read(self->memory_timer_.get(), &expirations, sizeof expirations) > 0) {
-      self->OnMemoryTick();
+    if (read(self->tick_timer_.get(), &expirations, sizeof expirations) > 0) {
+      self->OnTick();
     }
   });
   if (!watch.ok()) return watch.status();
-  self->memory_watch_ = *watch;
+  self->tick_watch_ = *watch;
   return supervisor;
 }
 
@@ -297,6 +300,7 @@ void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<Child
   child->status_ = std::move(status);
   child->capture_output_ = spec.capture_output;
   child->memory_limit_ = spec.memory_limit;
+  child->process_limit_ = spec.process_limit;
   child->exited_ = std::move(exited);
   if (!child->pidfd_.valid()) {
     const int open_error = errno;
@@ -324,9 +328,9 @@ void Supervisor::Watch(const ChildPtr& child) {
   if (child->status_.valid()) {
     child->status_watch_ = add(child->status_.get(), [this, child](uint32_t) { OnStatus(child); });
   }
-  if (child->memory_limit_ > 0) {
-    const itimerspec every{{0, kMemoryTickNanoseconds}, {0, kMemoryTickNanoseconds}};
-    timerfd_settime(memory_timer_.get(), 0, &every, nullptr);
+  if (child->memory_limit_ > 0 || child->process_limit_ > 0) {
+    const itimerspec every{{0, kTickNanoseconds}, {0, kTickNanoseconds}};
+    timerfd_settime(tick_timer_.get(), 0, &every, nullptr);
   }
   child->pid_watch_ = add(child->pidfd_.get(), [this, child](uint32_t) { OnExit(child); });
   if (child->pid_watch_ == 0) {
@@ -371,20 +375,25 @@ void Supervisor::OnReadable(const ChildPtr& child, bool is_stderr) {
   }
 }
 
-void Supervisor::OnMemoryTick() {
+void Supervisor::OnTick() {
   bool any = false;
   for (const ChildPtr& child : watched_) {
-    if (child->memory_limit_ == 0) continue;
+    if (child->memory_limit_ == 0 && child->process_limit_ == 0) continue;
     any = true;
-    const uint64_t resident = ResidentBytesOfTree(child->pid_);
-    if (resident <= child->memory_limit_) continue;
-    child->End(ExitStatus::EndedFor::kMemory,
-               absl::StrCat("used ", resident, " bytes of memory; the limit is ",
-                            child->memory_limit_));
+    const TreeUse use = UseOfTree(child->pid_);
+    if (child->process_limit_ != 0 && use.processes > child->process_limit_) {
+      child->End(ExitStatus::EndedFor::kProcesses,
+                 absl::StrCat("started ", use.processes, " processes; the limit is ",
+                              child->process_limit_));
+    } else if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_) {
+      child->End(ExitStatus::EndedFor::kMemory,
+                 absl::StrCat("used ", use.resident_bytes, " bytes of memory; the limit is ",
+                              child->memory_limit_));
+    }
   }
   if (any) return;
   const itimerspec never{};
-  timerfd_settime(memory_timer_.get(), 0, &never, nullptr);
+  timerfd_settime(tick_timer_.get(), 0, &never, nullptr);
 }
 
 void Supervisor::OnStatus(const ChildPtr& child) {

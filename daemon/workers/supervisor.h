@@ -70,6 +70,7 @@ class Child {
   std::string output_;
   uint64_t capture_output_ = 0;
   uint64_t memory_limit_ = 0;
+  uint32_t process_limit_ = 0;
   Exited exited_;
 
   Mutex mutex_;
@@ -110,13 +111,13 @@ class Supervisor {
   void OnExit(const ChildPtr& child);
   void OnNamespaceGone(const ChildPtr& child);
   void Report(const ChildPtr& child);
-  void OnMemoryTick();
+  void OnTick();
 
   const std::string launcher_;
   core::Executor* const executor_;
   std::unique_ptr<ops::EpollLoop> loop_;
-  ops::UniqueFd memory_timer_;
-  ops::EpollLoop::WatchId memory_watch_ = 0;
+  ops::UniqueFd tick_timer_;  // runs while somebody has a limit that is looked after here
+  ops::EpollLoop::WatchId tick_watch_ = 0;
   std::unordered_set<ChildPtr> watched_;  // the loop thread's
 
   Mutex mutex_;
@@ -128,8 +129,13 @@ class Supervisor {
   std::thread background_;
 };
 
-// Resident bytes of a process and all its descendants, from /proc; 0 when it has exited.
-uint64_t ResidentBytesOfTree(pid_t pid);
+// What a process and all its descendants use, from /proc; nothing when it has exited. A tree that
+// grows while it is read is counted up to a bound.
+struct TreeUse {
+  uint64_t resident_bytes = 0;
+  uint32_t processes = 0;
+};
+TreeUse UseOfTree(pid_t pid);
 
 }  // namespace kcache::workers
 

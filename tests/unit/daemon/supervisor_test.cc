@@ -85,6 +85,14 @@ TEST_F(SupervisorTest, EndsWhoUsesMoreMemoryThanItsLimit) {
   EXPECT_THAT(status.why, HasSubstr(std::to_string(64 << 20)));
 }
 
+TEST_F(SupervisorTest, EndsWhoStartsMoreProcessesThanItsLimit) {
+  LaunchSpec spec = Shell("for i in $(seq 40); do sleep 1000 & done; wait");
+  spec.process_limit = 20;
+  const ExitStatus status = RunToEnd(std::move(spec));
+  EXPECT_EQ(status.ended_for, ExitStatus::EndedFor::kProcesses);
+  EXPECT_THAT(status.why, HasSubstr("the limit is 20"));
+}
+
 TEST_F(SupervisorTest, ManyAtOnceAreAllReported) {
   std::vector<Running> running;
   for (int i = 0; i < 40; ++i) running.push_back(Start(Shell("exit " + std::to_string(i))));
