@@ -1,5 +1,6 @@
 #include "daemon/workers/supervisor.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <poll.h>
@@ -119,11 +120,19 @@ TreeUse UseOfTree(pid_t pid) {
     if (pages == 0) continue;  // exited, or a zombie
     use.resident_bytes += pages * page;
     ++use.processes;
-    const std::string children = absl::StrCat(directory, "/task/", next, "/children");
-    if (std::FILE* file = std::fopen(children.c_str(), "re"); file != nullptr) {
+    // Children are listed with the thread that forked them.
+    const std::string tasks = directory + "/task";
+    DIR* listing = opendir(tasks.c_str());
+    if (listing == nullptr) continue;
+    while (const dirent* task = readdir(listing)) {
+      if (task->d_name[0] == '.') continue;
+      const std::string children = absl::StrCat(tasks, "/", task->d_name, "/children");
+      std::FILE* file = std::fopen(children.c_str(), "re");
+      if (file == nullptr) continue;
       for (int child = 0; std::fscanf(file, "%d", &child) == 1;) pending.push_back(child);
       std::fclose(file);
     }
+    closedir(listing);
   }
   return use;
 }

@@ -93,6 +93,20 @@ TEST_F(SupervisorTest, EndsWhoStartsMoreProcessesThanItsLimit) {
   EXPECT_THAT(status.why, HasSubstr("the limit is 20"));
 }
 
+// Compilers run in threads, and the kernel lists children with the thread that forked them.
+TEST_F(SupervisorTest, CountsWhatOtherThreadsThanTheFirstHaveStarted) {
+  LaunchSpec spec = Shell(
+      "exec python3 -c 'import subprocess, threading\n"
+      "def start():\n"
+      "  subprocess.run([\"tail\", \"/dev/zero\"])\n"
+      "thread = threading.Thread(target=start)\n"
+      "thread.start()\n"
+      "thread.join()'");
+  spec.memory_limit = 128 << 20;
+  const ExitStatus status = RunToEnd(std::move(spec));
+  EXPECT_EQ(status.ended_for, ExitStatus::EndedFor::kMemory) << status.last_words;
+}
+
 TEST_F(SupervisorTest, ManyAtOnceAreAllReported) {
   std::vector<Running> running;
   for (int i = 0; i < 40; ++i) running.push_back(Start(Shell("exit " + std::to_string(i))));
