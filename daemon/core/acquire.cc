@@ -121,6 +121,13 @@ void Acquirer::AskUploader(const UploadKey& key) {
       std::vector<RequestPtr> waiting = std::move(upload.waiting);
       uploads_.erase(key);
       for (const RequestPtr& request : waiting) {
+        core_->deps.events->Emit(
+            "source-not-shown",
+            absl::StrCat(request->session->Describe(), " of ", key.first, " named program ",
+                         key.second.short_hex(), " and did not show its source"),
+            {{"program", key.second.hex()},
+             {"uid", std::to_string(request->session->peer.uid)},
+             {"pid", std::to_string(request->session->peer.pid)}});
         Fail(request, MakeError(v1::NEED_SOURCE,
                                 absl::StrCat("nobody uploaded the source of program ",
                                              key.second.short_hex())));

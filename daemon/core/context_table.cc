@@ -92,7 +92,18 @@ void ContextTable::Remove(Context* context, bool crashed, std::string_view why) 
       }
     }
   }
+  const std::string domain = context->domain().name;
   contexts_.erase(context->id());
+  if (core_->options.domain_policy == DomainPolicy::kSession &&
+      !core_->sessions.HasDomain(domain)) {
+    ForgetDomain(domain);
+  }
+}
+
+void ContextTable::ForgetDomain(const std::string& domain) {
+  for (DeviceRecord* device : core_->devices.All()) {
+    if (!device->contexts.contains(domain)) device->history.erase(domain);
+  }
 }
 
 int ContextTable::ClearHolds(DeviceRecord* device) {

@@ -26,6 +26,8 @@ class ContextTable {
   Context* Find(uint64_t id);
   // It has ended: nothing finds it any more. `crashed` counts towards the hold.
   void Remove(Context* context, bool crashed, std::string_view why);
+  // A session that was a trust domain by itself has ended: nobody will ask for its contexts again.
+  void ForgetDomain(const std::string& domain);
   // Clears holds and crash counts of the device. Returns how many were on hold.
   int ClearHolds(DeviceRecord* device);
 

@@ -265,9 +265,16 @@ v1::OperationList ServiceImpl::Operations() { return operations_.List(); }
 
 v1::RefusalList ServiceImpl::Refusals() { return core_.builds.Refusals(); }
 
-v1::ClearRefusalsReply ServiceImpl::ClearRefusals(const v1::ClearRefusalsRequest& request) {
+v1::ClearRefusalsReply ServiceImpl::ClearRefusals(const Peer& who,
+                                                  const v1::ClearRefusalsRequest& request) {
   v1::ClearRefusalsReply reply;
   reply.set_cleared(core_.builds.ClearRefusals(request.artifact_key()));
+  core_.deps.events->Audit(
+      AskedBy(who),
+      absl::StrCat("clear-refusals ", request.artifact_key().empty()
+                                          ? "all"
+                                          : ToHex(request.artifact_key())),
+      absl::StrCat(reply.cleared(), " cleared"));
   return reply;
 }
 

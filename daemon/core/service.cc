@@ -32,6 +32,7 @@ ServiceImpl::ServiceImpl(Options options, Dependencies dependencies)
     teardowns_.OnSessionEnded(&session);
     if (core_.options.domain_policy == DomainPolicy::kSession) {
       core_.sources.ForgetDomain(session.domain.name);
+      contexts_.ForgetDomain(session.domain.name);
     }
   });
 }

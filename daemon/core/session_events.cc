@@ -325,6 +325,13 @@ absl::StatusOr<ArtifactPtr> ServiceImpl::Fetch(const Peer& peer, const v1::Fetch
   if (!key.ok()) return key.status();
   // A digest alone opens nothing: the session must have been granted it.
   if (!(*session)->pins.contains(*key)) {
+    core_.deps.events->Emit("foreign-artifact",
+                            absl::StrCat((*session)->Describe(), " of ", (*session)->domain.name,
+                                         " asked for artifact ", key->short_hex(),
+                                         ", which it has not been granted"),
+                            {{"artifact", key->hex()},
+                             {"uid", std::to_string(peer.uid)},
+                             {"pid", std::to_string(peer.pid)}});
     return MakeError(v1::PERMISSION_DENIED,
                      absl::StrCat("this session holds no artifact ", key->short_hex()));
   }

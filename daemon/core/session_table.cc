@@ -87,7 +87,11 @@ absl::StatusOr<Session*> SessionTable::Authenticate(const Peer& peer, SessionId 
     return MakeError(v1::SESSION_UNKNOWN,
                      absl::StrCat("no session ", absl::Hex(id, absl::kZeroPad16)));
   }
-  const bool same = session->peer.uid == peer.uid && session->peer.container == peer.container;
+  // A session is one process's, also among processes of one user. Unknown pids cannot be told apart.
+  const bool same_process =
+      session->peer.pid == peer.pid || session->peer.pid == 0 || peer.pid == 0;
+  const bool same = session->peer.uid == peer.uid &&
+                    session->peer.container == peer.container && same_process;
   if (!same || !ConstantTimeEquals(session->key, key)) {
     deps_->events->Emit("foreign-session",
                         absl::StrCat("uid ", peer.uid, " pid ", peer.pid,

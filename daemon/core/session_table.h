@@ -114,6 +114,7 @@ class SessionTable {
     for (auto& [id, session] : sessions_) each(*session);
   }
   size_t size() const { return sessions_.size(); }
+  bool HasDomain(const std::string& domain) const { return by_domain_.contains(domain); }
   uint64_t leases() const;
 
  private:

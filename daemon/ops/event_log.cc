@@ -21,7 +21,7 @@ spdlog::level::level_enum LevelOf(std::string_view kind) {
   if (kind == "bug" || kind == "stuck") return spdlog::level::err;
   if (kind.ends_with("-lost") || kind.ends_with("-died") || kind.ends_with("-failed") ||
       kind.ends_with("-unavailable") || kind.ends_with("-on-hold") || kind == "refused-by-host" ||
-      kind == "foreign-session" || kind == "daemon-stalled" || kind == "state-quarantined" ||
+      kind.starts_with("foreign-") || kind == "daemon-stalled" || kind == "state-quarantined" ||
       kind == "sandbox-weak") {
     return spdlog::level::warn;
   }

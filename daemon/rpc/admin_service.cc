@@ -218,8 +218,11 @@ AdminService::Unary* AdminService::ListRefusals(Context* context, const v1::List
 AdminService::Unary* AdminService::ClearRefusals(Context* context,
                                                  const v1::ClearRefusalsRequest* request,
                                                  v1::ClearRefusalsReply* reply) {
+  const absl::StatusOr<core::Peer> who = peers_->Find(context->peer());
   return Answer<v1::ClearRefusalsReply>(
-      context, reply, [this, request] { return service_->ClearRefusals(*request); });
+      context, reply, [this, request, who = who.ok() ? *who : core::Peer()] {
+        return service_->ClearRefusals(who, *request);
+      });
 }
 
 AdminService::Unary* AdminService::Explain(Context* context, const v1::ExplainRequest* request,

@@ -128,6 +128,56 @@ TEST(Acquire, G9NodePressureNeverCounts) {
   EXPECT_EQ(h.service()->Refusals().refusals_size(), 0);
 }
 
+TEST(Acquire, G14ADigestAloneIsRefusedAndLogged) {
+  Harness h;
+  auto owner = h.Client(1000), stranger = h.Client(1001);
+  const TestProgram program("kernel add ");
+  ASSERT_TRUE(owner->GrantOf(owner->Acquire(program, "add")));
+  stranger->uploads = false;
+  const uint64_t request = stranger->Acquire(program, "add");
+  h.executor.Advance(absl::Seconds(30));
+  ASSERT_TRUE(stranger->FailureOf(request));
+  EXPECT_EQ(ReasonOf(*stranger->FailureOf(request)), v1::NEED_SOURCE);
+  EXPECT_TRUE(h.events.Saw("source-not-shown"));
+}
+
+TEST(Acquire, G14AnArtifactThatWasNotGrantedIsRefusedAndLogged) {
+  Harness h;
+  auto owner = h.Client(1000), stranger = h.Client(1001);
+  const TestProgram program("kernel add ");
+  const uint64_t request = owner->AcquireArtifact(program);
+  ASSERT_TRUE(owner->GrantOf(request));
+  v1::FetchRequest fetch;
+  fetch.mutable_credentials()->set_instance(stranger->welcome().instance());
+  fetch.mutable_credentials()->set_session_id(stranger->session_id());
+  fetch.mutable_credentials()->set_session_key(stranger->welcome().session_key());
+  fetch.set_artifact_key(owner->GrantOf(request)->artifact_key());
+  EXPECT_EQ(ReasonOf(h.service()->Fetch(stranger->peer(), fetch).status()), v1::PERMISSION_DENIED);
+  EXPECT_TRUE(h.events.Saw("foreign-artifact"));
+}
+
+// With all that its client knows: a session is one process's, also among processes of one user.
+TEST(Acquire, G14ASessionIsNoOtherProcesss) {
+  Harness h;
+  auto owner = h.Client(1000, 4711);
+  Peer other = owner->peer();
+  other.pid = 4712;
+  v1::FetchRequest fetch;
+  fetch.mutable_credentials()->set_instance(owner->welcome().instance());
+  fetch.mutable_credentials()->set_session_id(owner->session_id());
+  fetch.mutable_credentials()->set_session_key(owner->welcome().session_key());
+  fetch.set_artifact_key(std::string(32, 'k'));
+  EXPECT_EQ(ReasonOf(h.service()->Fetch(other, fetch).status()), v1::PERMISSION_DENIED);
+  EXPECT_TRUE(h.events.Saw("foreign-session"));
+}
+
+TEST(Acquire, ClearingRefusalsIsAudited) {
+  Harness h;
+  h.service()->ClearRefusals({.uid = 7, .gid = 7, .pid = 8}, {});
+  EXPECT_THAT(h.events.audits,
+              ::testing::ElementsAre("uid 7 pid 8 | clear-refusals all | 0 cleared"));
+}
+
 TEST(Acquire, G4ADyingClientDisturbsNobody) {
   Harness h;
   h.workers.hold = true;
