@@ -212,6 +212,8 @@ class GrpcExecutionServer : public ExecutionServer {
     builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
     builder.SetMaxSendMessageSize(kMaxRequestBytes);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, INT_MAX);
+    // A client's connection carries its stream from its first moment to its last; others are nobody's.
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdleMs);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
@@ -223,6 +225,7 @@ class GrpcExecutionServer : public ExecutionServer {
  private:
   static constexpr int kMaxRequestBytes = 64 << 20;
   static constexpr int kFirstFd = 1000;
+  static constexpr int kIdleMs = 10'000;
 
   void Accept() {
     int next = kFirstFd;

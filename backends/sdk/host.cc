@@ -377,16 +377,20 @@ absl::StatusOr<std::shared_ptr<SessionEngine>> Host::Attach(const v1::AttachSess
   if (gate_.closed()) return MakeError(v1::DEVICE_DRAINING, "the context is being released");
   auto session = std::make_shared<SessionEngine>(this, attach.session_id(), peer, std::move(sink));
   std::shared_ptr<SessionEngine> old;
+  bool taken = false;
   {
     MutexLock lock(&mutex_);
     if (ended_.contains(attach.session_id())) {
       return MakeError(v1::SESSION_UNKNOWN, "the session has ended");
     }
     std::shared_ptr<SessionEngine>& slot = sessions_[attach.session_id()];
-    if (slot != nullptr && !slot->detached()) {
-      return MakeError(v1::BAD_REQUEST, "this session has an execution stream here already");
-    }
-    old = std::exchange(slot, session);
+    taken = slot != nullptr && !slot->detached();
+    if (!taken) old = std::exchange(slot, session);
+  }
+  if (taken) {
+    // Whoever has captured a token of the same user's; the library opens one stream at a time.
+    Security(attach.session_id(), peer, "a second stream of a session");
+    return MakeError(v1::PERMISSION_DENIED, "this session has an execution stream here already");
   }
   if (history_ != nullptr) history_->Record("attached", {{"session", attach.session_id()}});
   if (old != nullptr) {

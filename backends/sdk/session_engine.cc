@@ -423,16 +423,27 @@ void SessionEngine::Scratch(const v1::AcquireScratch& scratch) {
 
 void SessionEngine::EndGroup(const std::string& group) { fallen_groups_.erase(group); }
 
+// A number that means nothing here may be another session's. Mistakes of honest programs look the
+// same, so that only so many of a session are worth a line each.
+void SessionEngine::ReportUnknownMemory() const {
+  constexpr uint32_t kMostReported = 64;
+  if (unknown_memory_.fetch_add(1, std::memory_order_relaxed) >= kMostReported) return;
+  host_->Security(id_, peer_, "a buffer that this session does not have");
+}
+
 absl::StatusOr<SessionEngine::Memory> SessionEngine::FindMemory(uint64_t id) const {
   Memory memory;
+  bool known = false;
   {
     MutexLock lock(&mutex_);
     auto found = memory_.find(id);
-    if (found == memory_.end()) {
-      return MakeError(v1::UNKNOWN_BUFFER,
-                       absl::StrCat("buffer ", id, " was never created here, or is released"));
-    }
-    memory = found->second;
+    known = found != memory_.end();
+    if (known) memory = found->second;
+  }
+  if (!known) {
+    ReportUnknownMemory();
+    return MakeError(v1::UNKNOWN_BUFFER,
+                     absl::StrCat("buffer ", id, " was never created here, or is released"));
   }
   if (!memory.scratch_tag.empty()) {
     const ScratchBlock now = host_->op_cache()->Current(memory.scratch_tag);

@@ -87,6 +87,7 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
                            absl::InlinedVector<KernelArgument, 16>* arguments);
   absl::StatusOr<std::shared_ptr<Slot>> LeasedSlot(uint32_t slot, uint32_t incarnation) const;
   absl::StatusOr<Memory> FindMemory(uint64_t id) const;
+  void ReportUnknownMemory() const;
   absl::StatusOr<Memory> FindBuffer(uint64_t id) const;
   absl::Status CheckRange(const Memory& memory, uint64_t id, uint64_t offset, uint64_t bytes) const;
   absl::Status CheckNewMemory(uint64_t id, uint64_t bytes, const std::string& label) const;
@@ -111,6 +112,7 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
   absl::flat_hash_map<uint64_t, Memory> memory_ ABSL_GUARDED_BY(mutex_);
   uint64_t device_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t pinned_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  mutable std::atomic<uint32_t> unknown_memory_{0};
 
   // The stream's thread alone.
   std::vector<BoundLease> bound_;  // by slot

@@ -20,8 +20,7 @@ constexpr int kBacklog = 1024;
 
 }  // namespace
 
-absl::StatusOr<ExecutionSocket> MakeExecutionSocket(const std::string& directory, uid_t uid,
-                                                    bool open_to_all) {
+absl::StatusOr<ExecutionSocket> MakeExecutionSocket(const std::string& directory) {
   static std::atomic<uint64_t> counter{0};
   ExecutionSocket result;
   // The directory was emptied at start, so a counter is unique in it.
@@ -37,19 +36,11 @@ absl::StatusOr<ExecutionSocket> MakeExecutionSocket(const std::string& directory
   std::memcpy(address.sun_path, result.path.data(), result.path.size());
   result.listening = ops::UniqueFd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!result.listening.valid()) return ops::SystemError(errno, "creating a socket");
-  // Nobody but us may use it until owner and mode are right: a socket that listens only afterwards
-  // refuses whoever was quicker.
   if (bind(result.listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
       0) {
     return ops::SystemError(errno, "binding " + result.path);
   }
-  mode_t mode = 0600;
-  if (open_to_all) {
-    mode = 0666;
-  } else if (uid != geteuid() && chown(result.path.c_str(), uid, static_cast<gid_t>(-1)) != 0) {
-    mode = 0666;
-  }
-  if (chmod(result.path.c_str(), mode) != 0) {
+  if (chmod(result.path.c_str(), 0666) != 0) {
     return ops::SystemError(errno, "setting the mode of " + result.path);
   }
   if (listen(result.listening.get(), kBacklog) != 0) {

@@ -20,11 +20,9 @@ struct ExecutionSocket {
   ops::UniqueFd listening;
 };
 
-// `open_to_all`: a domain of several users; who gets in is decided by the execution token alone.
-// Else the socket belongs to `uid` with mode 0600; without the right to give it away it stays ours,
-// with mode 0666, and the host's check of the peer's uid (and its token) decides.
-absl::StatusOr<ExecutionSocket> MakeExecutionSocket(const std::string& directory, uid_t uid,
-                                                    bool open_to_all);
+// Everybody may connect: the host refuses strangers by the peer's uid and by token, and tells. With the
+// kernel's refusal (mode 0600) nobody would ever learn that a stranger had tried.
+absl::StatusOr<ExecutionSocket> MakeExecutionSocket(const std::string& directory);
 
 }  // namespace kcache::workers
 

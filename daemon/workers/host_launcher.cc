@@ -70,8 +70,7 @@ void BackendHostLauncher::Launch(const std::shared_ptr<HostProcess>& host,
   auto directory = MakePrivateDirectory(parts_.work_directory, "host-" + program.name,
                                         parts_.isolation->host_user(spec.uid, spec.gid));
   if (!directory.ok()) return fail(directory.status());
-  auto execution = MakeExecutionSocket(parts_.execution_directory, spec.uid,
-                                       !spec.open.check_peer_uid());
+  auto execution = MakeExecutionSocket(parts_.execution_directory);
   if (!execution.ok()) {
     RemoveTree(*directory);
     return fail(execution.status());
