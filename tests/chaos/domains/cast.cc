@@ -20,7 +20,7 @@ Cast ChooseCast() {
     cast.second = kSecond;
     cast.words = absl::StrCat("as root: two users, uids ", kFirst, " and ", kSecond);
   } else {
-    cast.flags = {"--isolation.domain=session"};
+    cast.flags.emplace_back("--isolation.domain=session");
     cast.words = absl::StrCat("as uid ", geteuid(),
                               ", who cannot be two users: every session is a trust domain");
   }
@@ -31,7 +31,7 @@ testing::PrivateDaemonOptions DaemonFor(const Cast& cast, std::vector<std::strin
   testing::PrivateDaemonOptions options;
   options.flags = cast.flags;
   options.flags.insert(options.flags.end(), flags.begin(), flags.end());
-  options.flags.push_back("--backends.environment=POCL_DEVICES");
+  options.flags.emplace_back("--backends.environment=POCL_DEVICES");
   options.environment = {{"POCL_DEVICES", "pthread pthread"}};
   return options;
 }

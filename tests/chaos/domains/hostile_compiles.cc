@@ -172,11 +172,15 @@ HostileOutcome Try(Client* client, const HostileProgram& hostile) {
   const auto artifact = Compile(client, *program, hostile.target);
   outcome.seconds = static_cast<double>(MonotonicNow() - begin) / 1e9;
   if (artifact.ok()) {
-    outcome.reason = "(compiled)";
+    const auto bytes = artifact->Bytes();
+    const std::string binary(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    outcome.contained = hostile.may_compile && !Finds(binary, hostile.secret) &&
+                        !Finds(artifact->build_log(), hostile.secret);
+    outcome.reason = outcome.contained ? "(compiled, without it)" : "(compiled)";
     return outcome;
   }
   const Reason reason = FailureReason(artifact.status());
-  const std::string message = artifact.status().ToString();
+  const std::string message(artifact.status().message());
   outcome.reason = std::string(ReasonName(reason));
   outcome.message = message.substr(0, message.find('\n')).substr(0, 160);
   outcome.contained =
@@ -208,12 +212,7 @@ std::string DirectoryOfCompile(pid_t daemon) {
   const auto deadline = std::chrono::steady_clock::now() + Player::kPatience;
   while (std::chrono::steady_clock::now() < deadline) {
     for (const ProcessEntry& process : Tree(daemon)) {
-      std::ifstream file(absl::StrCat("/proc/", process.pid, "/cmdline"));
-      std::string line((std::istreambuf_iterator<char>(file)), {});
-      constexpr char kDirectory[] = "--directory=";
-      const size_t at = line.find(kDirectory);
-      if (at == std::string::npos || line.find("--role=compile") == std::string::npos) continue;
-      const std::string directory = line.c_str() + at + sizeof kDirectory - 1;
+      const std::string directory = DirectoryOf(process.pid);
       if (directory.find("compile-opencl") != std::string::npos) return directory;
     }
   }
@@ -226,7 +225,7 @@ absl::StatusOr<HostileReport> CompileHostilePrograms(const Cast& cast) {
   constexpr int kAcquirers = 2;
   constexpr size_t kQuietAcquires = 4000;
   auto daemon = testing::PrivateDaemon::Start(
-      DaemonFor(cast, {"--compile.wall-time=4s", "--compile.memory=1GiB", "--compile.workers=2",
+      DaemonFor(cast, {"--compile.wall-time=10s", "--compile.memory=640MiB", "--compile.workers=2",
                        "--limits.max-log-bytes=64KiB"}));
   if (!daemon.ok()) return daemon.status();
   HostileReport report;

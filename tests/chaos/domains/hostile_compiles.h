@@ -16,10 +16,10 @@
 namespace kcache::domains {
 
 struct HostileOutcome {
-  std::string kind, how, compiler;
+  std::string kind = {}, how = {}, compiler = {};
   bool contained = false;
-  std::string reason;   // "COMPILE_TIMEOUT"
-  std::string message;  // the first line
+  std::string reason = {};   // "COMPILE_TIMEOUT"
+  std::string message = {};  // the first line
   double seconds = 0;
 };
 

@@ -67,7 +67,8 @@ HostileProgram EndlessProgram(const CompileTarget& opencl, const std::string& ta
   program.language = "opencl-c";
   // Conditions are evaluated as they are read: this takes no memory, only for ever.
   program.source = "// " + tag + "\n" + Doubling("T", "0 +", 60) + "#if T60 0\n#endif\n";
-  program.reasons = {Reason::kCompileTimeout};
+  // What clang keeps of each term may reach the limit on memory before the one on time.
+  program.reasons = {Reason::kCompileTimeout, Reason::kCompileOutOfMemory};
   return program;
 }
 
@@ -90,8 +91,7 @@ std::vector<HostileProgram> HostilePrograms(const HostileAims& aims,
                         .language = language,
                         .source = std::move(source),
                         .headers = {},
-                        .reasons = std::move(reasons),
-                        .secret = ""});
+                        .reasons = std::move(reasons)});
     return programs.back();
   };
 
@@ -106,8 +106,9 @@ std::vector<HostileProgram> HostilePrograms(const HostileAims& aims,
 
   programs.push_back(EndlessProgram(opencl, "hostile"));
 
-  add("memory", "an initializer of 2^40 elements", opencl,
-      Doubling("N", "1,", 40) + "__constant int numbers[] = { N40 };\n__kernel void k() {}\n",
+  add("memory", "an initializer of 2^30 elements", opencl,
+      "__constant int numbers[1 << 30] = { [(1 << 30) - 1] = 1 };\n"
+      "__kernel void k(__global int* x) { x[0] = numbers[x[1]]; }\n",
       {Reason::kCompileOutOfMemory});
 
   HostileProgram& log = add("log", "2^40 warnings", opencl,
@@ -134,11 +135,13 @@ std::vector<HostileProgram> HostilePrograms(const HostileAims& aims,
           .secret = file == aims.secret_file ? aims.secret : "root:";
     }
   }
-  add("include", "the assembler's .incbin of a file", opencl,
+  // PoCL keeps the assembler's text and assembles it in the host, as the user himself.
+  HostileProgram& incbin = add("include", "the assembler's .incbin of a file", opencl,
       "__kernel void k(__global int* x) {\n  __asm__ volatile(\".pushsection .rodata\\n.incbin \\\"" +
           aims.secret_file + "\\\"\\n.popsection\");\n  x[0] = 1;\n}\n",
-      {Reason::kCompileFailed, Reason::kCompileCrashed, Reason::kCompileRefused})
-      .secret = aims.secret;
+      {Reason::kCompileFailed, Reason::kCompileCrashed, Reason::kCompileRefused});
+  incbin.secret = aims.secret;
+  incbin.may_compile = true;
 
   programs.push_back(Taken(fake, "network", "a connection to this machine",
                            absl::StrCat("connect ", aims.port)));

@@ -27,8 +27,10 @@ struct HostileProgram {
   std::vector<std::pair<std::string, std::string>> headers;
   // What its failure may be. Anything else, and success above all, is not contained.
   std::vector<Reason> reasons;
-  // Must not be found in what the compiler answers.
-  std::string secret;
+  // Must not be found in what the compiler answers, be it a message or a binary.
+  std::string secret = {};
+  // It may compile: the secret alone counts.
+  bool may_compile = false;
 };
 
 // What the programs aim at.

@@ -36,7 +36,7 @@ absl::StatusOr<NativeReport> RunNativeCode(const Cast& cast) {
     const std::vector<ProcessEntry> hosts = Backends(*launcher);
     if (hosts.empty()) return absl::InternalError("the victim's host has no process");
 
-    const std::string run = (*daemon)->directory() + "/run", state = (*daemon)->directory() + "/state";
+    const std::string state = (*daemon)->directory() + "/state";
     const auto call = [&](const std::string& name, long number, const std::string& arguments) {
       (*stranger)->Tell(absl::StrCat("call ", name, " ", number, " ", arguments));
     };
@@ -60,7 +60,10 @@ absl::StatusOr<NativeReport> RunNativeCode(const Cast& cast) {
     }
     call("write-state", SYS_open, absl::StrCat("=", state, "/x ", O_WRONLY | O_CREAT, " 438 0"));
     call("list-state", SYS_open, absl::StrCat("=", state, " ", O_RDONLY | O_DIRECTORY, " 0 0"));
-    call("list-run", SYS_open, absl::StrCat("=", run, " ", O_RDONLY | O_DIRECTORY, " 0 0"));
+    call("list-hosts-directory", SYS_open,
+         absl::StrCat("=", DirectoryOf(*launcher), " ", O_RDONLY | O_DIRECTORY, " 0 0"));
+    call("write-hosts-directory", SYS_open,
+         absl::StrCat("=", DirectoryOf(*launcher), "/x ", O_WRONLY | O_CREAT, " 438 0"));
     call("reach-admin-socket", SYS_access, absl::StrCat("=", (*daemon)->admin_socket(), " 0 0 0"));
     call("remove-client-socket", SYS_unlink, absl::StrCat("=", (*daemon)->socket(), " 0 0 0"));
     call("write-program", SYS_open, absl::StrCat("=/usr/bin/env ", O_WRONLY, " 0 0"));

@@ -77,4 +77,12 @@ uint64_t ResidentBytes(pid_t pid) {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::string DirectoryOf(pid_t launcher) {
+  std::ifstream file(absl::StrCat("/proc/", launcher, "/cmdline"));
+  const std::string line((std::istreambuf_iterator<char>(file)), {});
+  constexpr char kDirectory[] = "--directory=";
+  const size_t at = line.find(kDirectory);
+  return at == std::string::npos ? "" : line.c_str() + at + sizeof kDirectory - 1;
+}
+
 }  // namespace kcache::domains

@@ -31,6 +31,10 @@ bool Runs(const ProcessEntry& process);
 
 uint64_t ResidentBytes(pid_t pid);
 
+// The private directory that kcached gave to a process: what its launcher's command line says.
+// Empty: it says nothing.
+std::string DirectoryOf(pid_t launcher);
+
 }  // namespace kcache::domains
 
 #endif  // KCACHE_TESTS_CHAOS_DOMAINS_PROCESS_TREE_H_

@@ -15,11 +15,11 @@
 namespace kcache::domains {
 
 struct ReplayKind {
-  std::string what;     // "lease"
+  std::string what = {};     // "lease"
   int tried = 0;
   int refused = 0;      // with a typed reason
-  std::string reason;   // the last one
-  std::string event;    // the kind of event that says so in the log
+  std::string reason = {};   // the last one
+  std::string event = {};    // the kind of event that says so in the log
 };
 
 struct ReplayReport {

@@ -37,7 +37,10 @@ class Work {
 
   absl::Status Once() {
     absl::Status status = TryOnce();
-    if (!status.ok()) in_ = out_ = Buffer();
+    if (!status.ok()) {
+      in_ = Buffer();
+      out_ = Buffer();
+    }
     return status;
   }
 
