@@ -28,7 +28,7 @@ constexpr int kLoadedMs = 10000;
 constexpr int kOperationBoundMs =
     2 * (kGraceMs + kFenceMs + kMarginMs + kFinishMs + kMarginMs + 2 * kKillMs) + kLoadedMs;
 
-constexpr milliseconds kClientEnd{60000};
+constexpr milliseconds kClientEnd{120000};  // what it is doing may take that long
 // Every third client is another user's; every sixth is slow to acknowledge.
 constexpr char kOtherUid[] = "12001";
 

@@ -12,8 +12,8 @@
 namespace kcache::chaos {
 namespace {
 
-// Between the end of a process and that of its session; nothing of it depends on the TTL.
-constexpr uint64_t kNoticing = 5000 * kMillisecond;
+// Between the end of a process and that of its session, on a loaded machine and a daemon that is stopped.
+constexpr uint64_t kNoticing = 10000 * kMillisecond;
 
 // A drain that is over has given back what it covers, and so has a context that has ended.
 bool Drained(const Daemon& daemon, const Lease& lease, uint64_t until) {

@@ -360,7 +360,7 @@ TEST(LeasesEnd, AKilledClientWhoseSessionStaysIsFound) {
   ExpectFound(Judge(LeasesEndWithTheirSession,
                     {{"daemon-1", "1 daemon instance=aa\n2 session-opened session=5 pid=50 "
                                   "domain=uid:0\n" +
-                                      Ms(9000) + " status\n"},
+                                      Ms(19000) + " status\n"},
                      {"controller", Ms(1) + " client-killed pid=50\n"}}),
               "process 50 was killed");
 }
