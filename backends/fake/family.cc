@@ -53,6 +53,7 @@ v1::DeviceInfo FakeFamily::Describe(uint32_t index) const {
   limits->set_max_grid_y(65535);
   limits->set_max_grid_z(65535);
   limits->set_compute_units(1);
+  limits->set_buffer_offset_alignment(1);
   return info;
 }
 

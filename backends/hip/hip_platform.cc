@@ -63,6 +63,7 @@ v1::DeviceInfo AmdDevice(const std::string& family, uint32_t index,
   limits->set_max_grid_y(properties.max_grid[1]);
   limits->set_max_grid_z(properties.max_grid[2]);
   limits->set_compute_units(properties.compute_units);
+  limits->set_buffer_offset_alignment(1);  // plain addresses
   return info;
 }
 

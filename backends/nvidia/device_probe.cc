@@ -117,6 +117,7 @@ class DeviceReader {
     limits->set_max_grid_y(Count(kAttributeMaxGridDimY));
     limits->set_max_grid_z(Count(kAttributeMaxGridDimZ));
     limits->set_compute_units(Count(kAttributeMultiprocessorCount));
+    limits->set_buffer_offset_alignment(1);  // plain addresses
   }
 
   // Which guarantees the device's modes weaken.

@@ -19,9 +19,7 @@ OpenClContext::OpenClContext(const CatalogDevice& device, const v1::DeviceInfo& 
     : catalog_device_(device),
       info_(info),
       is_pocl_(IsPocl(device.platform)),
-      // The property counts bits.
-      sub_buffer_alignment_(std::max<uint64_t>(
-          DeviceValue<cl_uint>(device.device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8, 1)) {}
+      sub_buffer_alignment_(std::max<uint64_t>(info.limits().buffer_offset_alignment(), 1)) {}
 
 absl::StatusOr<std::unique_ptr<OpenClContext>> OpenClContext::Open(const CatalogDevice& device,
                                                                    const v1::DeviceInfo& info) {

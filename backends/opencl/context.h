@@ -11,8 +11,10 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "backends/opencl/cl_object.h"
 #include "backends/opencl/device_catalog.h"
@@ -89,7 +91,18 @@ class OpenClContext final : public Context {
   absl::StatusOr<std::shared_ptr<DeviceMemory>> BufferOf(MemoryHandle memory) const;
   absl::StatusOr<std::shared_ptr<DeviceMemory>> ImageOf(MemoryHandle memory) const;
 
-  absl::Status SetArgument(QueueBinding* binding, cl_uint index, const KernelArgument& argument);
+  // A part of a buffer that is copied for one launch (staging.h), and its copy. StageIn enqueues the
+  // copies, StageOut those back and lets go.
+  struct StagedPart;
+  absl::Status StageIn(cl_command_queue queue, std::span<const KernelArgument> arguments,
+                       std::vector<StagedPart>* staged);
+  absl::Status StageOut(cl_command_queue queue, std::vector<StagedPart>* staged);
+  absl::Status SetArguments(QueueBinding* binding, std::span<const KernelArgument> arguments,
+                            std::vector<StagedPart>* staged);
+  absl::Status SetArgument(QueueBinding* binding, cl_uint index, const KernelArgument& argument,
+                           std::vector<StagedPart>* staged);
+  absl::Status Enqueue(cl_command_queue queue, LoadedKernel* kernel, const QueueBinding& binding,
+                       const LaunchCommand& command);
   absl::StatusOr<cl_sampler> SamplerFor(const v1::Sampler& sampler);
   void CountLateCompile(LoadedKernel* kernel, const LaunchCommand& command, const Extent& local);
 

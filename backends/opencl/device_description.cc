@@ -21,6 +21,9 @@ constexpr cl_device_info kNvPciBusId = 0x4008;
 constexpr cl_device_info kNvPciSlotId = 0x4009;
 constexpr cl_device_info kNvPciDomainId = 0x400A;
 
+// What NVIDIA's driver may keep of compiled programs, for each trust domain.
+constexpr uint64_t kNvidiaCacheBytes = 256 << 20;
+
 // Changes whenever this backend itself makes something else of the same source: the options it
 // adds, how it finishes binaries, what its reflection records.
 constexpr char kBackendRevision[] = "kcache-opencl-2";
@@ -84,6 +87,9 @@ void DescribeLimits(cl_device_id device, v1::DeviceLimits* limits) {
   limits->mutable_max_local_dims()->set_y(static_cast<uint32_t>(sizes[1]));
   limits->mutable_max_local_dims()->set_z(static_cast<uint32_t>(sizes[2]));
   limits->set_compute_units(DeviceValue<cl_uint>(device, CL_DEVICE_MAX_COMPUTE_UNITS));
+  // The property counts bits.
+  limits->set_buffer_offset_alignment(
+      std::max<uint32_t>(DeviceValue<cl_uint>(device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8, 1));
 }
 
 }  // namespace
@@ -201,6 +207,10 @@ v1::DeviceInfo DescribeDevice(const CatalogDevice& device, uint32_t index) {
     if (const std::string node = NvidiaDeviceNode(info.pci_address()); !node.empty()) {
       info.add_device_nodes(node);
     }
+    // Binaries are PTX here, compiled again at every load.
+    info.add_host_environment("CUDA_CACHE_PATH=@driver-cache@");
+    info.add_host_environment("CUDA_CACHE_DISABLE=0");
+    info.add_host_environment("CUDA_CACHE_MAXSIZE=" + std::to_string(kNvidiaCacheBytes));
     if (!info.uuid().empty()) {
       info.add_host_environment("CUDA_VISIBLE_DEVICES=" + info.uuid());
       info.add_host_environment(std::string(kDeviceVariable) + "=" + info.uuid());

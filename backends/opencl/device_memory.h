@@ -28,8 +28,8 @@ class DeviceMemory {
   bool is_image() const { return is_image_; }
 
   // The object that shows a kernel the bytes from `offset` on: the buffer itself for offset 0, else
-  // a sub-buffer. An offset that the device cannot address is INVALID_ARGUMENTS naming the
-  // alignment.
+  // a sub-buffer. An offset that the device cannot address is INVALID_ARGUMENTS naming it and the
+  // alignment: drivers do not always notice.
   absl::StatusOr<cl_mem> View(uint64_t offset, uint64_t bytes);
 
   // Gives everything back; the first failure.

@@ -1,11 +1,15 @@
 // Launching kernels, and giving them their arguments.
 
+#include <algorithm>
 #include <array>
-#include <cstring>
-#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "backends/opencl/cl_status.h"
 #include "backends/opencl/context.h"
+#include "backends/opencl/staging.h"
 
 namespace kcache::backend::opencl {
 namespace {
@@ -54,8 +58,53 @@ absl::StatusOr<cl_sampler> OpenClContext::SamplerFor(const v1::Sampler& sampler)
   return samplers_.emplace(key, std::move(made)).first->second.get();
 }
 
+struct OpenClContext::StagedPart {
+  StagedRange range;
+  std::shared_ptr<DeviceMemory> source;
+  std::unique_ptr<DeviceMemory> copy;
+};
+
+absl::Status OpenClContext::StageIn(cl_command_queue queue,
+                                    std::span<const KernelArgument> arguments,
+                                    std::vector<StagedPart>* staged) {
+  absl::StatusOr<std::vector<StagedRange>> ranges = PlanStaging(arguments, sub_buffer_alignment_);
+  if (!ranges.ok()) return ranges.status();
+  for (const StagedRange& range : *ranges) {
+    absl::StatusOr<std::shared_ptr<DeviceMemory>> source = BufferOf(range.memory);
+    if (!source.ok()) return source.status();
+    const uint64_t bytes = range.end - range.begin;
+    const std::string what = "staging " + std::to_string(bytes) + " bytes at offset " +
+                             std::to_string(range.begin) + ", which is no multiple of " +
+                             std::to_string(sub_buffer_alignment_);
+    cl_int error = CL_SUCCESS;
+    ClMemory copy(clCreateBuffer(context_.get(), CL_MEM_READ_WRITE, bytes, nullptr, &error));
+    if (error != CL_SUCCESS) return FromCl(error, what);
+    error = clEnqueueCopyBuffer(queue, (*source)->get(), copy.get(), range.begin, 0, bytes, 0,
+                                nullptr, nullptr);
+    if (error != CL_SUCCESS) return FromCl(error, what);
+    staged->push_back({range, *std::move(source),
+                       std::make_unique<DeviceMemory>(std::move(copy), bytes, /*is_image=*/false,
+                                                      sub_buffer_alignment_)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenClContext::StageOut(cl_command_queue queue, std::vector<StagedPart>* staged) {
+  absl::Status first;
+  for (StagedPart& part : *staged) {
+    first.Update(FromCl(clEnqueueCopyBuffer(queue, part.copy->get(), part.source->get(), 0,
+                                            part.range.begin, part.range.end - part.range.begin, 0,
+                                            nullptr, nullptr),
+                        "copying a staged part back"));
+  }
+  // The driver keeps what enqueued commands use.
+  for (StagedPart& part : *staged) first.Update(part.copy->Release());
+  return first;
+}
+
 absl::Status OpenClContext::SetArgument(QueueBinding* binding, cl_uint index,
-                                        const KernelArgument& argument) {
+                                        const KernelArgument& argument,
+                                        std::vector<StagedPart>* staged) {
   const auto set = [&](size_t bytes, const void* value) {
     const cl_int error = clSetKernelArg(binding->kernel.get(), index, bytes, value);
     if (error == CL_SUCCESS) return absl::OkStatus();
@@ -67,6 +116,13 @@ absl::Status OpenClContext::SetArgument(QueueBinding* binding, cl_uint index,
     case KernelArgument::Kind::kLocalMemory:
       return set(argument.bytes, nullptr);
     case KernelArgument::Kind::kBuffer: {
+      for (StagedPart& part : *staged) {
+        if (!part.range.Holds(argument)) continue;
+        const uint64_t offset = argument.offset - part.range.begin;
+        absl::StatusOr<cl_mem> view = part.copy->View(offset, argument.bytes);
+        if (!view.ok()) return Annotate(view.status(), "argument " + std::to_string(index));
+        return set(sizeof(cl_mem), &*view);
+      }
       absl::StatusOr<std::shared_ptr<DeviceMemory>> memory = BufferOf(argument.memory);
       if (!memory.ok()) return memory.status();
       absl::StatusOr<cl_mem> view = (*memory)->View(argument.offset, argument.bytes);
@@ -108,32 +164,59 @@ absl::Status OpenClContext::Launch(QueueHandle queue, const LaunchCommand& comma
   if (!found.ok()) return found.status();
   QueueBinding& binding = **found;
 
-  if (binding.arguments.size() != command.arguments.size()) {
-    binding.arguments.assign(command.arguments.size(), {});
-  }
-  for (cl_uint index = 0; index < command.arguments.size(); ++index) {
-    const KernelArgument& argument = command.arguments[index];
-    BoundArgument& bound = binding.arguments[index];
-    if (bound.Is(argument)) continue;
-    bound.is_set = false;
-    if (absl::Status status = SetArgument(&binding, index, argument); !status.ok()) {
+  std::vector<StagedPart> staged;
+  if (NeedsStaging(command.arguments, sub_buffer_alignment_)) {
+    if (absl::Status status = StageIn(cl_queue->get(), command.arguments, &staged); !status.ok()) {
       return Annotate(status, "kernel " + kernel->info().entry());
     }
-    bound.Become(argument);
   }
+  if (absl::Status status = SetArguments(&binding, command.arguments, &staged); !status.ok()) {
+    return Annotate(status, "kernel " + kernel->info().entry());
+  }
+  if (absl::Status status = Enqueue(cl_queue->get(), kernel.get(), binding, command);
+      !status.ok()) {
+    return status;
+  }
+  return StageOut(cl_queue->get(), &staged);
+}
 
+absl::Status OpenClContext::SetArguments(QueueBinding* binding,
+                                         std::span<const KernelArgument> arguments,
+                                         std::vector<StagedPart>* staged) {
+  if (binding->arguments.size() != arguments.size()) {
+    binding->arguments.assign(arguments.size(), {});
+  }
+  for (cl_uint index = 0; index < arguments.size(); ++index) {
+    const KernelArgument& argument = arguments[index];
+    BoundArgument& bound = binding->arguments[index];
+    if (bound.Is(argument)) continue;
+    bound.is_set = false;
+    if (absl::Status status = SetArgument(binding, index, argument, staged); !status.ok()) {
+      return status;
+    }
+    // A staged part is this launch's alone.
+    const bool lasts = std::none_of(staged->begin(), staged->end(), [&](const StagedPart& part) {
+      return part.range.Holds(argument);
+    });
+    if (lasts) bound.Become(argument);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OpenClContext::Enqueue(cl_command_queue queue, LoadedKernel* kernel,
+                                    const QueueBinding& binding, const LaunchCommand& command) {
   const std::array<size_t, 3> global = Sizes(command.global);
   // Where the driver may choose, a size that needs no compiling is the best choice.
   const Extent local =
       command.driver_picks_local ? kernel->FinishedDivisorOf(command.global) : command.local;
   const std::array<size_t, 3> local_sizes = Sizes(local);
   const std::array<size_t, 3> offset = Sizes(command.global_offset);
-  if (is_pocl_) CountLateCompile(kernel.get(), command, local);
+  if (is_pocl_) CountLateCompile(kernel, command, local);
 
   const cl_uint dimensions = Dimensions(command, command.global);
   for (uint32_t i = 0; i < command.repeat; ++i) {
     const cl_int error =
-        clEnqueueNDRangeKernel(cl_queue->get(), binding.kernel.get(), dimensions,
+        clEnqueueNDRangeKernel(queue, binding.kernel.get(), dimensions,
                                command.has_global_offset ? offset.data() : nullptr, global.data(),
                                IsZero(local) ? nullptr : local_sizes.data(), 0, nullptr, nullptr);
     if (error != CL_SUCCESS) {

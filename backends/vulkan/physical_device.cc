@@ -205,6 +205,8 @@ v1::DeviceInfo DescribeDevice(const PhysicalDevice& device) {
   out->set_max_grid_y(limits.maxComputeWorkGroupCount[1]);
   out->set_max_grid_z(limits.maxComputeWorkGroupCount[2]);
   out->set_push_constant_bytes(limits.maxPushConstantsSize);
+  out->set_buffer_offset_alignment(
+      static_cast<uint32_t>(limits.minStorageBufferOffsetAlignment));
   return info;
 }
 

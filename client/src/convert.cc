@@ -59,7 +59,8 @@ DeviceInfo FromWire(const v1::DeviceInfo& device) {
                  .max_grid_y = limits.max_grid_y(),
                  .max_grid_z = limits.max_grid_z(),
                  .push_constant_bytes = limits.push_constant_bytes(),
-                 .compute_units = limits.compute_units()};
+                 .compute_units = limits.compute_units(),
+                 .buffer_offset_alignment = limits.buffer_offset_alignment()};
   info.state = static_cast<DeviceState>(device.state());
   info.reason = device.reason();
   info.is_cpu = device.is_cpu();

@@ -1,8 +1,11 @@
 // Launching: extents, arguments of every kind, and what is refused.
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <tuple>
+#include <vector>
 
 #include "tests/conformance/suite.h"
 
@@ -143,16 +146,81 @@ TEST_F(Launch, UnalignedBytes) {
   }
 }
 
-TEST_F(Launch, PartOfABufferAsArgument) {
+// Increments the 64 elements from byte `offset` on, in place, and looks at all.
+class PartOfABuffer : public OnDevice {
+ protected:
+  static constexpr uint32_t kCount = 1024;
+
+  uint64_t alignment() const {
+    return Suite::Get().devices().at(0).limits.buffer_offset_alignment;
+  }
+
+  void ExpectIncremented(const Buffer& data, const std::vector<uint64_t>& offsets) {
+    std::vector<uint32_t> expected(kCount, 5);
+    for (const uint64_t offset : offsets) {
+      for (uint64_t i = 0; i < 64; ++i) ++expected[offset / sizeof(uint32_t) + i];
+    }
+    EXPECT_EQ(Contents<uint32_t>(data, kCount), expected);
+  }
+};
+
+TEST_F(PartOfABuffer, AlignmentIsTold) { EXPECT_GT(alignment(), 0u); }
+
+TEST_F(PartOfABuffer, AtTheDevicesAlignment) {
   const Kernel kernel = Acquire(Role::kIncrement);
   ASSERT_FALSE(kernel.empty());
-  Buffer data = AllocateWith(std::vector<uint32_t>(192, 5));
-  auto middle = data.View(256, 256);
-  ASSERT_TRUE(middle.ok()) << middle.status();
-  KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(1), *middle));
-  const std::vector<uint32_t> result = Contents<uint32_t>(data, 192);
-  for (size_t i = 0; i < 192; ++i) EXPECT_EQ(result[i], i >= 64 && i < 128 ? 6u : 5u) << i;
-  EXPECT_EQ(FailureReason(data.View(700, 100).status()), Reason::kBufferOutOfRange);
+  Buffer data = AllocateWith(std::vector<uint32_t>(kCount, 5));
+  const uint64_t step = std::max<uint64_t>(alignment(), 256);
+  ASSERT_LE(3 * step + 256, kCount * sizeof(uint32_t));
+  for (const uint64_t offset : {step, 3 * step}) {
+    auto part = data.View(offset, 256);
+    ASSERT_TRUE(part.ok()) << part.status();
+    KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(1), *part));
+  }
+  ExpectIncremented(data, {step, 3 * step});
+  EXPECT_EQ(FailureReason(data.View(kCount * 4 - 100, 200).status()), Reason::kBufferOutOfRange);
+}
+
+// Never the wrong part: the right one, or an error that names offset and alignment.
+TEST_F(PartOfABuffer, AtAnyOtherOffset) {
+  const Kernel kernel = Acquire(Role::kIncrement);
+  ASSERT_FALSE(kernel.empty());
+  for (const uint64_t offset : {uint64_t{4}, uint64_t{256}, uint64_t{516}}) {
+    Buffer data = AllocateWith(std::vector<uint32_t>(kCount, 5));
+    auto part = data.View(offset, 256);
+    ASSERT_TRUE(part.ok()) << part.status();
+    KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(1), *part));
+    const absl::Status ran = queue().Synchronize();
+    if (offset % alignment() != 0 && backend().refuses_unaligned_parts) {
+      EXPECT_EQ(FailureReason(ran), Reason::kInvalidArguments) << ran;
+      EXPECT_THAT(std::string(ran.message()),
+                  ::testing::AllOf(::testing::HasSubstr(std::to_string(offset)),
+                                   ::testing::HasSubstr(std::to_string(alignment()))));
+      ExpectIncremented(data, {});
+    } else {
+      KCACHE_EXPECT_OK(ran);
+      ExpectIncremented(data, {offset});
+    }
+  }
+}
+
+// In order with what is before and behind it on the queue, and repeated.
+TEST_F(PartOfABuffer, UnalignedBetweenOtherCommands) {
+  const Kernel kernel = Acquire(Role::kIncrement);
+  ASSERT_FALSE(kernel.empty());
+  Buffer data = Allocate(kCount * sizeof(uint32_t));
+  const uint32_t five = 5;
+  KCACHE_ASSERT_OK(data.Fill(queue(), 0, kCount * 4, std::as_bytes(std::span(&five, 1))));
+  auto part = data.View(36, 256);
+  ASSERT_TRUE(part.ok()) << part.status();
+  LaunchConfig config = Linear(1);
+  config.repeat = 3;
+  KCACHE_ASSERT_OK(kernel.Launch(queue(), config, *part));
+  KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(kCount / 64), data));
+  KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(1), *part));
+  std::vector<uint32_t> expected(kCount, 6);
+  for (size_t i = 0; i < 64; ++i) expected[9 + i] += 4;
+  EXPECT_EQ(Contents<uint32_t>(data, kCount), expected);
 }
 
 TEST_F(Launch, Repeat) {

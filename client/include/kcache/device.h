@@ -50,6 +50,9 @@ struct DeviceLimits {
   uint64_t max_grid_x = 0, max_grid_y = 0, max_grid_z = 0;  // in work-groups
   uint32_t push_constant_bytes = 0;
   uint32_t compute_units = 0;
+  // A BufferView that begins at a multiple of this is shown to kernels in place. Elsewhere OpenCL
+  // copies it around the launch, and Vulkan refuses it with INVALID_ARGUMENTS. 1: any offset.
+  uint32_t buffer_offset_alignment = 0;
 };
 
 struct DeviceInfo {

@@ -8,6 +8,10 @@
 #include <fstream>
 #include <sstream>
 
+#include "backends/opencl/context.h"
+#include "backends/opencl/device_catalog.h"
+#include "backends/opencl/device_description.h"
+
 namespace kcache::backend::opencl {
 namespace {
 
@@ -132,11 +136,24 @@ v1::Artifact OpenClTest::MustCompile(const v1::CompileRequest& request) {
 }
 
 OpenClTest::Host OpenClTest::Open(const v1::Artifact& artifact, uint32_t device) {
-  Host host;
-  host.artifact = artifact;
   ContextOptions options;
   options.index = device;
-  absl::StatusOr<std::unique_ptr<Context>> context = TheBackend().family->OpenContext(options);
+  return HostOf(TheBackend().family->OpenContext(options), artifact);
+}
+
+OpenClTest::Host OpenClTest::OpenAligned(const v1::Artifact& artifact, uint32_t alignment) {
+  TheBackend();
+  const absl::StatusOr<CatalogDevice> device = FindDevice(0);
+  if (!device.ok()) return HostOf(device.status(), artifact);
+  v1::DeviceInfo info = DescribeDevice(*device, 0);
+  info.mutable_limits()->set_buffer_offset_alignment(alignment);
+  return HostOf(OpenClContext::Open(*device, info), artifact);
+}
+
+OpenClTest::Host OpenClTest::HostOf(absl::StatusOr<std::unique_ptr<Context>> context,
+                                    const v1::Artifact& artifact) {
+  Host host;
+  host.artifact = artifact;
   if (!context.ok()) {
     ADD_FAILURE() << context.status();
     return host;

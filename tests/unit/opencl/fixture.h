@@ -81,6 +81,12 @@ class OpenClTest : public ::testing::Test {
     }
   };
   static Host Open(const v1::Artifact& artifact, uint32_t device = 0);
+  // The same on a device that is said to want sub-buffers at multiples of `alignment`.
+  static Host OpenAligned(const v1::Artifact& artifact, uint32_t alignment);
+
+ private:
+  static Host HostOf(absl::StatusOr<std::unique_ptr<Context>> context,
+                     const v1::Artifact& artifact);
 };
 
 KernelArgument BufferArgument(MemoryHandle memory, uint64_t offset = 0, uint64_t bytes = 0);
