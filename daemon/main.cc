@@ -144,6 +144,7 @@ int Serve(const ops::Config& config, const Signals& signals) {
                                                .clock = &clock,
                                                .executor = &executor,
                                                .supervisor = supervisor->get()},
+                                      .events = &events,
                                       .programs = &programs,
                                       .isolation = &isolation,
                                       .work_directory = work_directory,

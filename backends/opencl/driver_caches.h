@@ -2,8 +2,9 @@
 //
 // A driver cache shared between processes would hide compiles from kcache's counts and timings and
 // let one user's process feed another's. So PoCL gets a cache of this process alone. NVIDIA's
-// "binaries" are PTX that is compiled again at every load, so its cache is kept: one per user and
-// driver version.
+// "binaries" are PTX that is compiled again at every load, so for a device host its cache is kept:
+// kcached gives each trust domain one per driver version (CUDA_CACHE_PATH, see DescribeDevice). Without
+// that variable the driver's cache is below $HOME, which for kcached's processes is private too.
 //
 // Threads: made once, by main, before the first OpenCL call; the drivers read the environment then.
 // Ownership: the private directory is removed with this object.

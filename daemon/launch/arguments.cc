@@ -92,6 +92,8 @@ Request ParseArguments(int argc, char** argv) {
       request.show.emplace_back(value);
     } else if (option == "hide") {
       request.hide.emplace_back(value);
+    } else if (option == "write") {
+      request.write.emplace_back(value);
     } else if (option == "device") {
       request.devices.emplace_back(value);
     } else if (option == "keep") {

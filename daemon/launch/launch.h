@@ -38,6 +38,7 @@ struct Request {
   Root root = Root::kShared;
   std::vector<std::string> show;
   std::vector<std::string> hide;
+  std::vector<std::string> write;  // directories, besides its own
   std::vector<std::string> devices;
   int status_fd = -1;
   std::vector<int> keep;  // descriptors of the command, besides 0, 1 and 2

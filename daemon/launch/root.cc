@@ -125,6 +125,7 @@ void BuildMinimal(const Request& request, bool in_user_namespace) {
     Mount((std::string(kOld) + "/proc").c_str(), proc, nullptr, MS_BIND | MS_REC, nullptr);
   }
   Show(request.directory, false);
+  for (const std::string& path : request.write) Show(path, false);
   // Programs that know no TMPDIR.
   struct stat info {};
   const std::string temporary = std::string(kNew) + "/tmp";
@@ -156,6 +157,14 @@ void BindKept(const Kept& kept) {
   Mount(source.c_str(), kept.path, nullptr, MS_BIND | MS_REC, nullptr);
 }
 
+void MakeWritable(const std::string& path) {
+  mount_attr writable{};
+  writable.attr_clr = MOUNT_ATTR_RDONLY;
+  if (mount_setattr(AT_FDCWD, path.c_str(), AT_RECURSIVE, &writable, sizeof writable) != 0) {
+    Fail("making " + path + " writable", errno);
+  }
+}
+
 void BuildHidden(const Request& request) {
   // Held open, for they may lie below what is hidden.
   std::vector<Kept> shown;
@@ -167,8 +176,11 @@ void BuildHidden(const Request& request) {
     for (const char* device : kDevices) devices.push_back(Keep(device));
     for (const std::string& device : request.devices) devices.push_back(Keep(device));
   }
-  const Kept own = Keep(request.directory);
-  if (own.fd < 0) Fail("opening " + request.directory, errno);
+  std::vector<Kept> writable{Keep(request.directory)};
+  for (const std::string& path : request.write) writable.push_back(Keep(path));
+  for (const Kept& kept : writable) {
+    if (kept.fd < 0) Fail("opening " + kept.path, errno);
+  }
 
   for (const std::string& path : request.hide) {
     struct stat info {};
@@ -190,16 +202,14 @@ void BuildHidden(const Request& request) {
     BindKept(kept);
   }
   if (!devices.empty()) mkdir("/dev/shm", 0777);
-  make(own);
+  for (const Kept& kept : writable) make(kept);
   SetReadOnly("/", AT_RECURSIVE);
   if (Exists("/dev/shm", &info)) {
     Mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777");
   }
-  BindKept(own);
-  mount_attr writable{};
-  writable.attr_clr = MOUNT_ATTR_RDONLY;
-  if (mount_setattr(AT_FDCWD, own.path.c_str(), AT_RECURSIVE, &writable, sizeof writable) != 0) {
-    Fail("making " + own.path + " writable", errno);
+  for (const Kept& kept : writable) {
+    BindKept(kept);
+    MakeWritable(kept.path);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "contract/error_reason.h"
 #include "contract/history.h"
 #include "daemon/workers/channel.h"
+#include "daemon/workers/driver_cache.h"
 #include "daemon/workers/execution_socket.h"
 #include "daemon/workers/private_directory.h"
 
@@ -59,6 +60,26 @@ void BackendHostLauncher::Abandon(core::HostObserver* observer) {
   if (auto host = found->second.lock(); host != nullptr) host->Abandon();
 }
 
+std::optional<std::string> BackendHostLauncher::DriverCacheOf(const core::HostSpec& spec) const {
+  if (!WantsDriverCache(
+          {spec.device.host_environment().begin(), spec.device.host_environment().end()})) {
+    return std::nullopt;
+  }
+  const std::optional<LaunchUser> user = parts_.isolation->host_user(spec.uid, spec.gid);
+  auto path = PrepareDriverCache(parts_.host.config->state_dir,
+                                 {.family = spec.device.device().framework(),
+                                  .driver_version = spec.device.driver_version(),
+                                  .domain = spec.domain,
+                                  .uid = user ? user->uid : geteuid()},
+                                 user);
+  if (path.ok()) return *path;
+  // The host starts without: its loads take longer.
+  parts_.host.executor->Post([events = parts_.events, why = path.status().ToString()] {
+    events->Emit("driver-cache-failed", why, {});
+  });
+  return std::nullopt;
+}
+
 // On the spawner's thread: what it touches of the host, it touches through the executor.
 void BackendHostLauncher::Launch(const std::shared_ptr<HostProcess>& host,
                                  const core::HostSpec& spec, const BackendProgram& program) {
@@ -95,7 +116,7 @@ void BackendHostLauncher::Launch(const std::shared_ptr<HostProcess>& host,
   }
   parts_.isolation->ForHost(program, *directory,
                             {.uid = spec.uid, .gid = spec.gid, .own_groups = true}, spec.device,
-                            &launch);
+                            DriverCacheOf(spec), &launch);
   auto ours = std::make_shared<ops::UniqueFd>(std::move(control->ours));
   parts_.host.supervisor->Start(
       std::move(launch),

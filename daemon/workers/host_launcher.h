@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "daemon/core/dependencies.h"
+#include "daemon/ops/event_log.h"
 #include "daemon/workers/backend_programs.h"
 #include "daemon/workers/device_host.h"
 #include "daemon/workers/isolation.h"
@@ -23,6 +25,7 @@ class BackendHostLauncher : public core::HostLauncher {
  public:
   struct Parts {
     HostParts host;
+    ops::EventLog* events = nullptr;
     BackendPrograms* programs = nullptr;
     const Isolation* isolation = nullptr;
     std::string work_directory;       // private directories
@@ -39,6 +42,9 @@ class BackendHostLauncher : public core::HostLauncher {
  private:
   void Launch(const std::shared_ptr<HostProcess>& host, const core::HostSpec& spec,
               const BackendProgram& program);
+  // The directory that the device's driver keeps compiled code in; none where it asks for none, or
+  // where there cannot be one, which is logged.
+  std::optional<std::string> DriverCacheOf(const core::HostSpec& spec) const;
 
   const Parts parts_;
   std::map<core::HostObserver*, std::weak_ptr<HostProcess>> starting_;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "contract/strings.h"
 #include "daemon/ops/system_error.h"
+#include "daemon/workers/driver_cache.h"
 #include "daemon/workers/exit_status.h"
 #include "daemon/workers/library_path.h"
 #include "daemon/workers/private_directory.h"
@@ -227,18 +228,22 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
 }
 
 void Isolation::ForHost(const BackendProgram& program, const std::string& directory,
-                        LaunchUser user, const v1::DeviceInfo& device, LaunchSpec* spec) const {
+                        LaunchUser user, const v1::DeviceInfo& device,
+                        const std::optional<std::string>& driver_cache, LaunchSpec* spec) const {
   spec->program = program.path;
   spec->user = host_user(user.uid, user.gid);
   spec->directory = directory;
   spec->limits = {{"core", 0}, {"nofile", kHostFiles}};
   spec->environment = BackendEnvironment(
       directory, config_->backend_environment,
-      {device.host_environment().begin(), device.host_environment().end()});
+      WithDriverCache({device.host_environment().begin(), device.host_environment().end()},
+                      driver_cache));
   const bool drivers = !device.is_cpu();
   Confine(drivers ? Sandbox::Root::kHidden : Sandbox::Root::kMinimal, Sandbox::Filter::kDevice,
           program, spec);
-  if (!drivers || !namespaces_) return;
+  if (!namespaces_) return;
+  if (driver_cache) spec->sandbox.write.push_back(*driver_cache);
+  if (!drivers) return;
   spec->sandbox.hide.insert(spec->sandbox.hide.end(), std::begin(kPrivate), std::end(kPrivate));
   if (device.device_nodes().empty()) return;  // it does not say: all are visible
   spec->sandbox.devices.assign(device.device_nodes().begin(), device.device_nodes().end());

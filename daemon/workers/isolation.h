@@ -44,8 +44,10 @@ class Isolation {
                 LaunchSpec* spec) const;
   void ForCompile(const BackendProgram& program, const std::string& directory,
                   LaunchSpec* spec) const;
+  // `driver_cache`: what the device's kDriverCache stands for (driver_cache.h), if there is one.
   void ForHost(const BackendProgram& program, const std::string& directory, LaunchUser user,
-               const v1::DeviceInfo& device, LaunchSpec* spec) const;
+               const v1::DeviceInfo& device, const std::optional<std::string>& driver_cache,
+               LaunchSpec* spec) const;
 
   // Who owns the private directory and the sockets of such a process; none: kcached itself.
   std::optional<LaunchUser> compile_user() const;

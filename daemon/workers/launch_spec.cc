@@ -34,6 +34,7 @@ std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::st
     if (!minimal) {
       for (const std::string& path : sandbox.hide) arguments.push_back("--hide=" + path);
     }
+    for (const std::string& path : sandbox.write) arguments.push_back("--write=" + path);
     for (const std::string& path : sandbox.devices) arguments.push_back("--device=" + path);
     if (status_fd >= 0) arguments.push_back(absl::StrCat("--status-fd=", status_fd));
   }

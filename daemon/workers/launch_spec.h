@@ -32,6 +32,7 @@ struct Sandbox {
   bool no_exec = false;
   std::vector<std::string> show;
   std::vector<std::string> hide;
+  std::vector<std::string> write;  // directories, besides its own
   std::vector<std::string> devices;
 };
 

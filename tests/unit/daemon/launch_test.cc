@@ -143,5 +143,24 @@ TEST_F(MinimalRootTest, AHiddenRootHidesAndShowsWhatItSays) {
   EXPECT_TRUE(std::filesystem::exists(directory_ / "own/inside"));
 }
 
+TEST_F(MinimalRootTest, AnotherDirectoryCanBeMadeWritable) {
+  for (const Sandbox::Root root : {Sandbox::Root::kMinimal, Sandbox::Root::kHidden}) {
+    std::filesystem::create_directories(directory_ / "state/cache");
+    std::filesystem::create_directories(directory_ / "state/other");
+    std::filesystem::remove(directory_ / "state/cache/kept");
+    LaunchSpec spec = Isolated("touch " + (directory_ / "state/cache/kept") +
+                               " && echo wrote; ls " + (directory_ / "state") + "; touch " +
+                               (directory_ / "state/new"));
+    spec.sandbox.root = root;
+    spec.sandbox.hide = {directory_ / "state"};
+    spec.sandbox.write = {directory_ / "state/cache"};
+    const std::string output = OutputOf(std::move(spec));
+    EXPECT_THAT(output, HasSubstr("wrote"));
+    EXPECT_THAT(output, Not(HasSubstr("other")));
+    EXPECT_TRUE(std::filesystem::exists(directory_ / "state/cache/kept"));
+    EXPECT_FALSE(std::filesystem::exists(directory_ / "state/new"));
+  }
+}
+
 }  // namespace
 }  // namespace kcache::workers
