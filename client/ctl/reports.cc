@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/ctl/commands.h"
+#include "client/ctl/device_text.h"
 #include "client/ctl/json.h"
 #include "client/ctl/table.h"
 #include "client/src/state.h"
@@ -186,6 +187,10 @@ ExitCode ShowDevices(const Session& session, const std::string& device) {
                      device.physical_id(), info.reason()});
         }
         table.Print(std::cout, "no devices");
+        for (const v1::AdminDevice& device : list.devices()) {
+          std::cout << DeviceText(device.info().device()) << "\n"
+                    << DeviceDetails(device.info());
+        }
         PrintUnavailable(list.unavailable());
       });
 }
