@@ -78,4 +78,19 @@ absl::StatusOr<v1::OperationUpdate> Admin::DestroyDevice(const DeviceId& device)
   return LastOf(stub_->DestroyDevice(&context, request).get());
 }
 
+absl::StatusOr<v1::OperationUpdate> Admin::Rescan() const {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  return LastOf(stub_->Rescan(&context, v1::RescanRequest()).get());
+}
+
+absl::StatusOr<v1::AdminDeviceList> Admin::Devices() const {
+  grpc::ClientContext context;
+  SetDeadline(&context);
+  v1::AdminDeviceList reply;
+  const grpc::Status status = stub_->ListDevices(&context, v1::ListRequest(), &reply);
+  if (!status.ok()) return FromGrpc(status);
+  return reply;
+}
+
 }  // namespace kcache::conformance

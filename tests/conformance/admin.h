@@ -26,6 +26,10 @@ class Admin {
   absl::StatusOr<v1::OperationUpdate> ClearArtifacts(const std::string& family) const;
   // Destroys a device as an operator; the last update.
   absl::StatusOr<v1::OperationUpdate> DestroyDevice(const DeviceId& device) const;
+  // Probes all backends again; the last update.
+  absl::StatusOr<v1::OperationUpdate> Rescan() const;
+  // As `kcachectl devices` is told.
+  absl::StatusOr<v1::AdminDeviceList> Devices() const;
 
  private:
   std::unique_ptr<v1::Admin::Stub> stub_;

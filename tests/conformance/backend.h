@@ -69,6 +69,9 @@ struct Backend {
   std::string framework;  // what devices are called: a family, or family/variant
   std::map<Role, KernelSource> kernels;
   std::vector<std::string> flag_flags;  // for Role::kFlag
+  // Whether a part of a buffer at an offset below the device's alignment is refused, by the API's
+  // nature; otherwise it gives the right result.
+  bool refuses_unaligned_parts = false;
   Dim3 endless_grid = 1;                // what Role::kEndless is launched with
   // What scale.h, the header of Role::kHeader, says when its scale is `scale`.
   std::function<std::string(uint32_t scale)> header = [](uint32_t scale) {
@@ -82,6 +85,11 @@ struct Backend {
 
   // For the daemon; every variable is shown to backend programs.
   std::map<std::string, std::string> environment;
+
+  // The variable that says where the API's loader finds its drivers, and such a place. Empty: the API
+  // has none, and a driver's return is excluded with the reason.
+  std::string driver_variable;
+  std::string driver_place;
 
   // Exclusions that depend on the devices found.
   std::function<std::vector<Exclusion>(const std::vector<DeviceInfo>&)> exclusions_of_devices;

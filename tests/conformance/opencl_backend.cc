@@ -128,6 +128,8 @@ Backend OpenClBackend() {
   backend.flag_flags = {"-cl-fast-relaxed-math"};
   backend.artifact_format = "";
   backend.environment = {{"POCL_DEVICES", "pthread pthread"}};
+  backend.driver_variable = "OCL_ICD_VENDORS";
+  backend.driver_place = "/etc/OpenCL/vendors";
   const std::string no_device = "OpenCL compiles on the device it compiles for";
   backend.exclusions = {
       {"CompileOnly.*", no_device},

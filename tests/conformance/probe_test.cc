@@ -1,7 +1,10 @@
 // What the daemon says of the backend's devices.
 
+#include <filesystem>
 #include <set>
+#include <string>
 
+#include "absl/cleanup/cleanup.h"
 #include "tests/conformance/suite.h"
 
 namespace kcache::conformance {
@@ -22,6 +25,87 @@ TEST_F(Probe, DevicesAreDescribed) {
     EXPECT_GT(device.limits.max_local_size, 0u);
     EXPECT_GT(device.limits.memory_bytes, 0u);
   }
+}
+
+// What `kcachectl devices` shows beside that.
+TEST_F(Probe, OperatorsSeeFingerprintsAndIdentity) {
+  auto list = Admin(Suite::Get().daemon().admin_socket()).Devices();
+  ASSERT_TRUE(list.ok()) << list.status();
+  std::set<std::string> identities;
+  size_t seen = 0;
+  for (const v1::AdminDevice& device : list->devices()) {
+    const v1::DeviceInfo& info = device.info();
+    if (info.device().framework() != backend().family()) continue;
+    ++seen;
+    EXPECT_FALSE(info.compiler_fingerprint().empty()) << info.name();
+    EXPECT_EQ(device.physical_id().empty(), info.uuid().empty() && info.pci_address().empty());
+    if (!info.uuid().empty()) {
+      EXPECT_TRUE(identities.insert(info.uuid()).second) << info.uuid();
+    }
+    // Where a device has modes, all of them are told.
+    if (info.mps() || info.mig()) {
+      EXPECT_FALSE(info.compute_mode().empty());
+      EXPECT_FALSE(info.reason().empty());
+    }
+  }
+  EXPECT_EQ(seen, Suite::Get().devices().size());
+}
+
+TEST_F(Probe, RescanChangesNothingThatIsStillThere) {
+  const Kernel kernel = Acquire(Role::kIncrement);
+  ASSERT_FALSE(kernel.empty());
+  Buffer data = AllocateWith(std::vector<uint32_t>(64, 1));
+  const Admin admin(Suite::Get().daemon().admin_socket());
+  auto before = admin.Devices();
+  auto done = admin.Rescan();
+  ASSERT_TRUE(done.ok()) << done.status();
+  auto after = admin.Devices();
+  ASSERT_TRUE(before.ok() && after.ok());
+  ASSERT_EQ(before->devices_size(), after->devices_size());
+  for (int i = 0; i < before->devices_size(); ++i) {
+    const v1::DeviceInfo& old = before->devices(i).info();
+    const v1::DeviceInfo& now = after->devices(i).info();
+    EXPECT_EQ(old.global_id(), now.global_id());
+    EXPECT_EQ(old.compiler_fingerprint(), now.compiler_fingerprint());
+  }
+  EXPECT_TRUE(kernel.valid());
+  KCACHE_ASSERT_OK(kernel.Launch(queue(), Linear(1), data));
+  EXPECT_THAT(Contents<uint32_t>(data, 64), ::testing::Each(2u));
+}
+
+// A daemon that starts without the driver lists the family with the reason; a rescan after the
+// driver's return brings its devices in.
+TEST_F(Probe, RescanBringsInADriverThatReturned) {
+  if (backend().driver_variable.empty()) {
+    GTEST_SKIP() << "this API's driver is found by its library's name alone: it cannot be away here";
+  }
+  // Loaders go by the extension.
+  const std::string place = Suite::Get().daemon().directory() + "/drivers" +
+                            std::filesystem::path(backend().driver_place).extension().string();
+  auto daemon = Suite::Get().NewDaemon({}, {{backend().driver_variable, place}});
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  auto client = Connect(**daemon, "before the driver");
+  ASSERT_TRUE(client.ok()) << client.status();
+  auto list = (*client)->ListDevices();
+  ASSERT_TRUE(list.ok()) << list.status();
+  std::string reason;
+  for (const UnavailableFamily& family : list->unavailable) {
+    if (family.family == backend().family()) reason = family.reason;
+  }
+  EXPECT_FALSE(reason.empty());
+
+  std::filesystem::create_symlink(backend().driver_place, place);
+  const auto remove = absl::MakeCleanup([&] { std::filesystem::remove(place); });
+  auto done = Admin((*daemon)->admin_socket()).Rescan();
+  ASSERT_TRUE(done.ok()) << done.status();
+  list = (*client)->ListDevices();
+  ASSERT_TRUE(list.ok()) << list.status();
+  bool found = false;
+  for (const DeviceInfo& device : list->devices) found |= device.id.framework == backend().family();
+  ASSERT_TRUE(found) << "unavailable before: " << reason;
+  RunVectorAdd(**client, device(), 1000);
+  (*client)->Close();
+  KCACHE_EXPECT_OK((*daemon)->Stop());
 }
 
 TEST_F(Probe, EveryLanguageOfTheKernelsIsListed) {

@@ -33,11 +33,12 @@ Suite& Suite::Get() {
 }
 
 absl::StatusOr<std::unique_ptr<testing::PrivateDaemon>> Suite::NewDaemon(
-    std::vector<std::string> flags) const {
+    std::vector<std::string> flags, std::map<std::string, std::string> environment) const {
   testing::PrivateDaemonOptions options;
-  options.environment = backend_.environment;
+  environment.insert(backend_.environment.begin(), backend_.environment.end());
+  options.environment = environment;
   std::vector<std::string> names;
-  for (const auto& [name, value] : backend_.environment) names.push_back(name);
+  for (const auto& [name, value] : environment) names.push_back(name);
   if (!names.empty()) flags.push_back("--backends.environment=" + absl::StrJoin(names, ":"));
   options.flags = std::move(flags);
   return testing::PrivateDaemon::Start(std::move(options));

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,8 +55,9 @@ class Suite {
   // Why the test is excluded; empty: it is not.
   std::string ExclusionOf(const std::string& test) const;
 
+  // `environment` is added to the backend's.
   absl::StatusOr<std::unique_ptr<testing::PrivateDaemon>> NewDaemon(
-      std::vector<std::string> flags) const;
+      std::vector<std::string> flags, std::map<std::string, std::string> environment = {}) const;
 
  private:
   Backend backend_;

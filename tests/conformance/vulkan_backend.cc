@@ -1,7 +1,10 @@
 // GLSL and SPIR-V kernels of the suite, for any Vulkan driver; here lavapipe.
 
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <spirv-tools/libspirv.hpp>
+#include <string>
 #include <vector>
 
 #include "tests/conformance/backend.h"
@@ -212,6 +215,20 @@ void main() { data[0] = undeclared_name; }
   return kernels;
 }
 
+// The description of an installed driver; empty when there is none. Of several, lavapipe's, which has
+// a device everywhere.
+std::string AnyDriver() {
+  std::string found;
+  for (const char* directory : {"/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d"}) {
+    std::error_code ignored;
+    for (const auto& file : std::filesystem::directory_iterator(directory, ignored)) {
+      const std::string path = file.path().string();
+      if (found.empty() || path.find("lvp_icd") != std::string::npos) found = path;
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 Backend VulkanBackend() {
@@ -223,13 +240,20 @@ Backend VulkanBackend() {
   // lavapipe leaves every loop after 65,536 iterations, so there it takes many groups to be
   // endless.
   backend.endless_grid = {65535, 65535};
+  backend.refuses_unaligned_parts = true;  // minStorageBufferOffsetAlignment
   backend.compile_architecture = "spirv";
   backend.artifact_format = "spirv";
   for (const char* variable : {"VK_DRIVER_FILES", "VK_ICD_FILENAMES"}) {
     const char* value = std::getenv(variable);
     if (value != nullptr) backend.environment[variable] = value;
   }
+  // Drivers' descriptions are files; the first one is as good as any.
+  backend.driver_variable = "VK_DRIVER_FILES";
+  backend.driver_place = AnyDriver();
   backend.exclusions = {
+      {"PartOfABuffer.UnalignedBetweenOtherCommands",
+       "Vulkan binds buffers at multiples of minStorageBufferOffsetAlignment; other offsets are "
+       "refused, which AtAnyOtherOffset checks"},
       {"Launch.DynamicLocalMemory",
        "Vulkan sizes shared memory when the pipeline is made (a specialization constant)"},
       {"Compile.TemplateInstantiation", "GLSL has no templates"},
