@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "backends/cudalike/device_modes.h"
 #include "backends/nvidia/device_probe.h"
 #include "backends/nvidia/driver_table.h"
 #include "contract/error_reason.h"
@@ -46,9 +47,7 @@ v1::DeviceInfo AmdDevice(const std::string& family, uint32_t index,
   info.set_architecture(properties.architecture);
   info.set_driver_version(
       absl::StrCat("HIP ", runtime_version / 10'000'000, ".", runtime_version / 100'000 % 100));
-  info.set_compute_mode(
-      properties.compute_mode == 0 ? "default" : absl::StrCat("mode ", properties.compute_mode));
-  info.set_state(v1::DEVICE_UP);
+  cudalike::DescribeModes({.compute_mode = properties.compute_mode}, &info);
   for (const std::string& node : RenderNodes(address)) info.add_device_nodes(node);
   info.add_host_environment(absl::StrCat(kAmdVisibleDevices, "=", properties.uuid));
   v1::DeviceLimits* limits = info.mutable_limits();

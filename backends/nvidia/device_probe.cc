@@ -9,7 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "backends/cudalike/device_modes.h"
 #include "contract/error_reason.h"
 #include "contract/strings.h"
 
@@ -51,19 +51,6 @@ std::string UuidText(const CuUuid& uuid, std::string_view prefix) {
   const std::string hex = ToHex({reinterpret_cast<const char*>(uuid.bytes), sizeof(uuid.bytes)});
   return absl::StrCat(AbslView(prefix), hex.substr(0, 8), "-", hex.substr(8, 4), "-",
                       hex.substr(12, 4), "-", hex.substr(16, 4), "-", hex.substr(20));
-}
-
-std::string ComputeModeName(int mode) {
-  switch (mode) {
-    case kComputeModeDefault:
-      return "default";
-    case kComputeModeProhibited:
-      return "prohibited";
-    case kComputeModeExclusiveProcess:
-      return "exclusive-process";
-    default:
-      return absl::StrCat("mode ", mode);
-  }
 }
 
 class DeviceReader {
@@ -120,30 +107,12 @@ class DeviceReader {
     limits->set_buffer_offset_alignment(1);  // plain addresses
   }
 
-  // Which guarantees the device's modes weaken.
+  // After ReadIdentity, which finds out about MIG.
   void ReadModes(v1::DeviceInfo* info) const {
-    std::vector<std::string> weakened;
-    const int mode = Attribute(kAttributeComputeMode);
-    info->set_compute_mode(ComputeModeName(mode));
-    info->set_mps(Attribute(kAttributeMpsEnabled) != 0);
-    info->set_state(v1::DEVICE_UP);
-    if (mode == kComputeModeProhibited) {
-      info->set_state(v1::DEVICE_UNAVAILABLE);
-      weakened.emplace_back("compute mode prohibited: no context can be made");
-    }
-    if (mode == kComputeModeExclusiveProcess && !info->mps()) {
-      weakened.emplace_back(
-          "compute mode exclusive-process: one process at a time, so a second trust domain is "
-          "refused while the first has a context");
-    }
-    if (info->mps()) {
-      weakened.emplace_back(
-          "MPS: a kernel's fault can end the contexts of other processes on this device");
-    }
-    if (info->mig()) {
-      weakened.emplace_back("MIG instance: destroying it physically would reset its neighbours");
-    }
-    info->set_reason(absl::StrJoin(weakened, "; "));
+    cudalike::DescribeModes({.compute_mode = Attribute(kAttributeComputeMode),
+                             .mps = Attribute(kAttributeMpsEnabled) != 0,
+                             .mig = info->mig()},
+                            info);
   }
 
  private:
