@@ -2,7 +2,7 @@
 # Real programs through a private daemon on real devices.
 #
 #   tests/corpus/run.sh [--no-install] [--build DIR] [--jobs N] [darktable] [piglit]
-#   tests/corpus/run.sh cub|vulkan [argument …]      see tests/corpus/README.md
+#   tests/corpus/run.sh cub|vkfft|vulkan [argument …] see tests/corpus/README.md
 #
 # darktable: every program and kernel that Debian's darktable ships, built with darktable's own options, one
 #   completed launch each: in a first new process (everything is compiled), in a second one, and in one more
@@ -21,7 +21,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 # The other families' corpora are scripts of their own, each with a summary of its own.
 case ${1:-} in
-  cub|vulkan) exec "tests/corpus/$1/run.sh" "${@:2}" ;;
+  cub|vkfft|vulkan) exec "tests/corpus/$1/run.sh" "${@:2}" ;;
 esac
 
 install=1 build=build/release jobs=$(nproc) corpora=()
