@@ -203,7 +203,7 @@ absl::StatusOr<v1::UnloadReply> Host::Unload(const v1::UnloadRequest& request) {
     slots.push_back(std::move(slot));
   }
   reply.set_finished(true);
-  for (const auto& session : Sessions()) {
+  for (const auto& session : Engines()) {
     for (const auto& queue : session->Queues()) {
       const bool used = std::any_of(slots.begin(), slots.end(), [&](const auto& slot) {
         return queue->UsesSlot(slot->number);
@@ -234,14 +234,36 @@ absl::StatusOr<v1::EndSessionReply> Host::EndSession(const v1::EndSessionRequest
     MutexLock lock(&mutex_);
     ended_[request.session_id()] = true;
     auto found = sessions_.find(request.session_id());
-    if (found != sessions_.end()) session = found->second;
+    if (found == sessions_.end()) return v1::EndSessionReply();
+    session = std::move(found->second);
+    sessions_.erase(found);
+    leaving_.push_back(session);
   }
-  if (session == nullptr) return v1::EndSessionReply();
   session->gate()->Close();
   session->sink()->Close(MakeError(v1::SESSION_UNKNOWN, "the session has ended"));
-  v1::EndSessionReply reply = session->Sweep(After(request.finish_ms()));
+  return Sweep(std::move(session), After(request.finish_ms()));
+}
+
+// Sweeps one of `leaving_`, and lets those go that have nothing in flight any more.
+v1::EndSessionReply Host::Sweep(std::shared_ptr<SessionEngine> engine, Deadline deadline) {
+  v1::EndSessionReply reply;
+  {
+    MutexLock lock(&mutex_);
+    if (torn_down_) return reply;
+    ++sweeps_;
+  }
+  reply = engine->Sweep(deadline);
+  engine = nullptr;
+  std::vector<std::shared_ptr<SessionEngine>> finished;  // ends threads: without the lock
   MutexLock lock(&mutex_);
-  sessions_.erase(request.session_id());
+  --sweeps_;
+  progress_.NotifyAll();
+  auto busy = std::partition(leaving_.begin(), leaving_.end(),
+                             [](const auto& one) { return one->in_flight() == 0; });
+  if (sweeps_ == 0) {
+    finished.assign(leaving_.begin(), busy);
+    leaving_.erase(leaving_.begin(), busy);
+  }
   return reply;
 }
 
@@ -250,7 +272,7 @@ absl::StatusOr<v1::TeardownReply> Host::Teardown(const v1::TeardownRequest& requ
   gate_.Close();
   reply.set_finished(AllIdle(After(request.finish_ms())));
   if (!reply.finished()) return reply;  // the daemon ends this process
-  for (const auto& session : Sessions()) {
+  for (const auto& session : Engines()) {
     for (const auto& queue : session->Queues()) {
       if (absl::Status closed = queue->Close(); !closed.ok()) {
         reply.add_failures(absl::StrCat("queue ", queue->number(), " of session ", session->id(),
@@ -268,9 +290,15 @@ absl::StatusOr<v1::TeardownReply> Host::Teardown(const v1::TeardownRequest& requ
 
 bool Host::AllIdle(Deadline deadline) {
   bool idle = true;
-  for (const auto& session : Sessions()) {
+  for (const auto& session : Engines()) {
     for (const auto& queue : session->Queues()) idle &= queue->WaitIdle(deadline);
   }
+  // What a sweep is about to give back must not go a second time, or after the context.
+  MutexLock lock(&mutex_);
+  while (sweeps_ > 0) {
+    if (!progress_.WaitUntil(&mutex_, deadline)) return false;
+  }
+  torn_down_ = idle;
   return idle;
 }
 
@@ -300,7 +328,7 @@ v1::HostUsage Host::Usage() const {
   usage.set_device_bytes(ledger_.device_bytes());
   uint64_t buffers = 0, in_flight = 0;
   const auto sessions = Sessions();
-  for (const auto& session : sessions) {
+  for (const auto& session : Engines()) {
     buffers += session->buffers();
     in_flight += session->in_flight();
   }
@@ -337,7 +365,7 @@ bool Host::NoteIfLost(const absl::Status& status) {
 
 std::vector<StallWatchdog::QueueProgress> Host::Progress() const {
   std::vector<StallWatchdog::QueueProgress> progress;
-  for (const auto& session : Sessions()) {
+  for (const auto& session : Engines()) {
     for (const auto& queue : session->Queues()) {
       progress.push_back({session->id(), queue->number(), queue->busy(), queue->completed()});
     }
@@ -386,6 +414,7 @@ absl::StatusOr<std::shared_ptr<SessionEngine>> Host::Attach(const v1::AttachSess
     std::shared_ptr<SessionEngine>& slot = sessions_[attach.session_id()];
     taken = slot != nullptr && !slot->detached();
     if (!taken) old = std::exchange(slot, session);
+    if (old != nullptr) leaving_.push_back(old);
   }
   if (taken) {
     // Whoever has captured a token of the same user's; the library opens one stream at a time.
@@ -396,7 +425,7 @@ absl::StatusOr<std::shared_ptr<SessionEngine>> Host::Attach(const v1::AttachSess
   if (old != nullptr) {
     // Its stream broke, and with it went all knowledge of how far it had got: it starts anew.
     old->gate()->Close();
-    old->Sweep(After(kReattachFinishMs));
+    Sweep(std::move(old), After(kReattachFinishMs));
   }
   return session;
 }
@@ -413,9 +442,16 @@ std::vector<std::shared_ptr<SessionEngine>> Host::Sessions() const {
   return sessions;
 }
 
+std::vector<std::shared_ptr<SessionEngine>> Host::Engines() const {
+  std::vector<std::shared_ptr<SessionEngine>> engines = Sessions();
+  MutexLock lock(&mutex_);
+  engines.insert(engines.end(), leaving_.begin(), leaving_.end());
+  return engines;
+}
+
 void Host::AfterInFlight(std::function<void()> then) {
   std::vector<std::shared_ptr<QueueEngine>> busy;
-  for (const auto& session : Sessions()) {
+  for (const auto& session : Engines()) {
     for (auto& queue : session->Queues()) {
       if (queue->admitted() != queue->completed()) busy.push_back(queue);
     }

@@ -109,6 +109,9 @@ class Host {
  private:
   void Push(v1::HostEvent event);
   std::vector<std::shared_ptr<SessionEngine>> Sessions() const;
+  // Those, and those that have gone while something of theirs was in flight.
+  std::vector<std::shared_ptr<SessionEngine>> Engines() const;
+  v1::EndSessionReply Sweep(std::shared_ptr<SessionEngine> engine, Deadline deadline);
   void AwaitPositions(const v1::FenceRequest& request);
   bool Reached(const v1::FenceRequest& request) const;
   bool AllIdle(Deadline deadline);
@@ -136,6 +139,10 @@ class Host {
   CondVar progress_;
   absl::flat_hash_map<uint64_t, std::shared_ptr<SessionEngine>> sessions_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint64_t, bool> ended_ ABSL_GUARDED_BY(mutex_);  // fenced session ids
+  // Nobody can reach these any more, but what they have in flight holds off releases all the same.
+  std::vector<std::shared_ptr<SessionEngine>> leaving_ ABSL_GUARDED_BY(mutex_);
+  int sweeps_ ABSL_GUARDED_BY(mutex_) = 0;  // under way
+  bool torn_down_ ABSL_GUARDED_BY(mutex_) = false;
 
   mutable Mutex events_mutex_;
   CondVar events_changed_;

@@ -186,6 +186,7 @@ bool QueueEngine::WaitIdle(Deadline deadline) {
 }
 
 absl::Status QueueEngine::Close() {
+  MutexLock closing(&closing_);  // who comes second waits until the queue is gone
   if (closed_) return absl::OkStatus();
   closed_ = true;
   {

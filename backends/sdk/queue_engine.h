@@ -112,7 +112,8 @@ class QueueEngine {
   std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // the thread has taken one of pending_
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  bool closed_ = false;
+  Mutex closing_;
+  bool closed_ ABSL_GUARDED_BY(closing_) = false;
   std::thread thread_;
 };
 

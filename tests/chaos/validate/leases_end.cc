@@ -1,6 +1,6 @@
 // No lease outlives its session: when a session has ended, every lease of it has been given back or its
 // context is being released, and once a host has fenced the session it admits nothing of it. And a client
-// that was killed is noticed, well before its TTL.
+// that was killed is noticed.
 
 #include <algorithm>
 #include <map>
