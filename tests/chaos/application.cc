@@ -14,6 +14,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kConnectTimeout{3000};
 constexpr milliseconds kAcquireTimeout{30000};
 constexpr milliseconds kRequestTimeout{20000};
+constexpr uint32_t kManyItems = 1u << 20;
 constexpr int kStubbornMs = 900;  // longer than any grace of a run
 
 std::string Name(const absl::Status& status) {
@@ -230,6 +231,9 @@ absl::StatusOr<Kernel> Application::AcquireOrHeld(const KernelRequest& request, 
 void Application::RunLaunches(uint64_t round, const Kernel& kernel, const DeviceId& device,
                               uint32_t number, Temper temper) {
   const uint32_t launches = 1 + NextBelow(12), salt = NextBelow(1000);
+  // Now and then kernels that are under way for long, when something happens: most of their work-items do
+  // nothing.
+  const uint32_t items = NextBelow(20) == 0 ? kManyItems : kElements;
   std::vector<uint32_t> values(kElements), results(kElements);
   for (uint32_t i = 0; i < kElements; ++i) values[i] = NextBelow(1u << 16);
   uint32_t accepted = 0, wrong = 0;
@@ -240,7 +244,7 @@ void Application::RunLaunches(uint64_t round, const Kernel& kernel, const Device
   if (prepared.ok()) prepared = buffer->Write(*queue, values);
   if (prepared.ok()) {
     for (uint32_t i = 0; i < launches; ++i) {
-      refused = kernel.Launch(*queue, LaunchConfig::Global({kElements}, {64}), *buffer, kElements,
+      refused = kernel.Launch(*queue, LaunchConfig::Global({items}, {64}), *buffer, kElements,
                               salt);
       if (!refused.ok()) break;
       ++accepted;
