@@ -25,6 +25,9 @@ std::string DeviceDetails(const v1::DeviceInfo& info) {
   Line("compiler", info.compiler_version(), &text);
   Line("variants", absl::StrJoin(info.variants(), ", "), &text);
   Line("languages", absl::StrJoin(info.languages(), ", "), &text);
+  if (const uint32_t alignment = info.limits().buffer_offset_alignment(); alignment > 1) {
+    Line("buffer parts", absl::StrCat("in place at multiples of ", alignment, " bytes"), &text);
+  }
   Line("compute mode", info.compute_mode(), &text);
   if (!info.compute_mode().empty()) {
     Line("MPS", info.mps() ? "on" : "off", &text);

@@ -11,9 +11,9 @@
 
 namespace kcache::ctl {
 
-// Lines of "  name  value": uuid, PCI address, compiler, variants, languages, compute mode, MPS,
-// MIG. What the device's API does not tell is left out; whether MPS and MIG are on is told only
-// where a compute mode is.
+// Lines of "  name  value": uuid, PCI address, compiler, variants, languages, at which offsets parts
+// of buffers are shown in place, compute mode, MPS, MIG. What the device's API does not tell is left
+// out; whether MPS and MIG are on is told only where a compute mode is.
 std::string DeviceDetails(const v1::DeviceInfo& info);
 
 }  // namespace kcache::ctl

@@ -9,6 +9,7 @@
 //   host of another device    as it is, read-only, without what is private  device
 //
 // All in mount, pid, network, IPC and UTS namespaces, where the system lets us.
+// Each can write its private directory only; a host also its driver's cache (driver_cache.h).
 //
 // Threads: constant after start-up; any thread.
 

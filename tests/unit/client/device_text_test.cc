@@ -18,11 +18,13 @@ TEST(DeviceTextTest, WhatIsKnownIsSaid) {
   info.add_languages("cuda-c++");
   info.add_languages("ptx");
   info.set_compute_mode("exclusive-process");
+  info.mutable_limits()->set_buffer_offset_alignment(512);
   EXPECT_EQ(DeviceDetails(info),
             "  uuid          GPU-0123\n"
             "  compiler      NVRTC 13.0\n"
             "  variants      PTX\n"
             "  languages     cuda-c++, ptx\n"
+            "  buffer parts  in place at multiples of 512 bytes\n"
             "  compute mode  exclusive-process\n"
             "  MPS           off\n"
             "  MIG           off\n");
