@@ -79,7 +79,7 @@ say "starting a private daemon"
 "$build/daemon/kcached" --runtime-dir="$work/run" --socket="$KCACHE_SOCKET" \
   --admin-socket="$KCACHE_ADMIN_SOCKET" --state-dir="$work/state" \
   --backends.directories="$build/backends/opencl" \
-  --compile.workers="$jobs" --compile.nice=0 >"$work/daemon.log" 2>&1 &
+  --compile.workers="$jobs" --compile.nice=0 --compile.processes=8192 >"$work/daemon.log" 2>&1 &
 daemon=$!
 for _ in $(seq 600); do
   "$control" status >/dev/null 2>&1 && break
