@@ -90,6 +90,10 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   void MoveTo(ContextState next);
   // DRAINING: builds under way become stale, their waiters and those of WhenAlive are answered.
   void BeginDraining(const absl::Status& why);
+  // STUCK: its host has survived being killed. It stays known until that process is gone after all;
+  // another destroy has nothing to drain, and only waits for the process again.
+  void set_stuck() { stuck_ = true; }
+  bool stuck() const { return stuck_; }
 
   // ---- handles
   // A READY handle at once, or later through `waiter` (never inside the call): loads it if need be.
@@ -153,6 +157,7 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   ContextState state_ = ContextState::kCreating;
   std::unique_ptr<DeviceHost> host_;
   bool start_pending_ = false;
+  bool stuck_ = false;
   bool load_pump_posted_ = false;
   std::vector<Function<void(absl::Status)>> waiting_alive_;
   HandleCache handles_;

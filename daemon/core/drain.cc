@@ -62,6 +62,18 @@ void ContextDrain::Start(const std::vector<SessionId>& holders) {
   Arm(grace_, [this] { OnGraceOver(); });
 }
 
+void ContextDrain::StartStuck() {
+  was_alive_ = context_->host() != nullptr;
+  RecordStart();
+  core_->deps.executor->Post([self = shared_from_this()] {
+    if (self->done()) return;
+    // As far as the operation got that has found it STUCK.
+    self->MoveTo(self->context_->state() == ContextState::kReleasing ? Stage::kReleasing
+                                                                     : Stage::kFencing);
+    self->Kill("has not gone since it was killed");
+  });
+}
+
 void ContextDrain::MoveTo(Stage next) {
   stage_ = next;
   if (core_->deps.history == nullptr) return;

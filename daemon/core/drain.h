@@ -61,6 +61,8 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
                Function<void()> on_done);
 
   void Start(const std::vector<SessionId>& holders);
+  // Instead, when the context's host was STUCK before: kills it again and waits for its exit.
+  void StartStuck();
 
   void OnAck(SessionId session);
   void OnNack(SessionId session, std::string why);

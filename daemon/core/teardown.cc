@@ -136,6 +136,7 @@ Teardowns::TeardownPtr Teardowns::Begin(DeviceRecord* device, const DestroyArgum
     }
   }
   for (const auto& context : contexts) {
+    if (context->stuck()) continue;
     context->BeginDraining(
         MakeError(v1::DEVICE_DESTROYED, context->Describe() + " was destroyed meanwhile"));
     auto clears = drains_.find(context->id());
@@ -159,6 +160,10 @@ Teardowns::TeardownPtr Teardowns::Begin(DeviceRecord* device, const DestroyArgum
 
   // Step 3: wait; the drains go on from there.
   for (Part& part : teardown->parts) {
+    if (part.drain->context()->stuck()) {
+      part.drain->StartStuck();
+      continue;
+    }
     std::vector<SessionId> holders;
     for (const auto& [id, leases] : part.drain->context()->holders()) holders.push_back(id);
     part.drain->Start(holders);
@@ -172,7 +177,9 @@ void Teardowns::AddPart(const TeardownPtr& teardown, const std::shared_ptr<Conte
   const size_t index = teardown->parts.size();
   ++teardown->open;
   std::set<SessionId> holders, concerned;
-  for (const auto& [id, leases] : context->holders()) holders.insert(id);
+  if (!context->stuck()) {  // else their leases have been dropped
+    for (const auto& [id, leases] : context->holders()) holders.insert(id);
+  }
   concerned = holders;
   concerned.insert(context->introduced().begin(), context->introduced().end());
   core_->sessions.ForEach([&](Session& session) {
@@ -208,7 +215,9 @@ void Teardowns::PartDone(const TeardownPtr& teardown, size_t index) {
     for (const auto& clear : clears) clear->OnSupersederDone();
   }
   acquirer_->DropAllLeases(context);
-  if (!outcome.stuck) {
+  if (outcome.stuck) {
+    context->set_stuck();
+  } else {
     contexts_->Remove(context, /*crashed=*/outcome.lost, "died while it was being destroyed");
   }
   single_contexts_.erase(context->id());

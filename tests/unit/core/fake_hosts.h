@@ -7,6 +7,7 @@
 #ifndef KCACHE_TESTS_UNIT_CORE_FAKE_HOSTS_H_
 #define KCACHE_TESTS_UNIT_CORE_FAKE_HOSTS_H_
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,6 +30,7 @@ struct HostRecord {
   HostSpec spec;
   HostObserver* observer = nullptr;
   Executor* executor = nullptr;
+  bool started = false;  // the context has got it
   bool exited = false;
   bool killed = false;
   std::string kill_reason;
@@ -216,35 +218,40 @@ class FakeHosts : public HostLauncher {
         std::move(done));
     auto answer = [this, record, shared] {
       if (!start_status.ok()) return (*shared)(start_status);
+      record->started = true;
       (*shared)(std::make_unique<FakeHost>(record));
     };
     if (hold_starts) {
-      held.push_back(answer);
-      abandons[observer] = [shared] { (*shared)(absl::CancelledError("abandoned")); };
+      held.push_back({observer, answer,
+                      [shared] { (*shared)(absl::CancelledError("abandoned")); }});
     } else {
       executor_->Post(answer);
     }
   }
   void Abandon(HostObserver* observer) override {
-    auto found = abandons.find(observer);
-    if (found == abandons.end()) return;
-    executor_->Post(found->second);
-    abandons.erase(found);
-    held.clear();
+    auto found = std::find_if(held.begin(), held.end(), [observer](const HeldStart& start) {
+      return start.observer == observer;
+    });
+    if (found == held.end()) return;
+    executor_->Post(std::move(found->abandon));
+    held.erase(found);
   }
   void ReleaseHeld() {
     hold_starts = false;
-    auto answers = std::move(held);
-    held.clear();
-    for (auto& answer : answers) answer();
+    auto starts = std::exchange(held, {});
+    for (HeldStart& start : starts) start.answer();
   }
+
+  struct HeldStart {
+    HostObserver* observer = nullptr;
+    std::function<void()> answer, abandon;
+  };
 
   std::vector<std::shared_ptr<HostRecord>> hosts;
   std::function<void(HostRecord*)> prepare;
   bool hold_starts = false;
   absl::Status start_status;
-  std::vector<std::function<void()>> held;
-  std::map<HostObserver*, std::function<void()>> abandons;  // of the starts that are held
+  std::vector<HeldStart> held;
 
  private:
   Executor* const executor_;

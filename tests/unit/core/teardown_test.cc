@@ -468,6 +468,34 @@ TEST(Teardown, AHostThatDiesWhileItStartsIsALostDevice) {
   EXPECT_EQ(ReasonOf(*client->FailureOf(request)), v1::DEVICE_LOST);
 }
 
+// Found by core_session_fuzzer: DRAINING to DRAINING.
+TEST(Teardown, ADestroyOfAStuckDeviceWaitsForItsHostOnly) {
+  TwoClients t;
+  t.h.host().hold_teardowns = t.h.host().ignore_kill = true;
+  auto first = t.h.Destroy("Fake:0");
+  t.h.executor.Advance(absl::Minutes(1));
+  ASSERT_TRUE(first->done());
+  ASSERT_EQ(first->result().error().reason(), v1::STUCK);
+  const size_t fences = t.h.host().fences.size();
+  const size_t told = t.a->Invalidations().size();
+
+  auto again = t.h.Destroy("Fake:0");
+  t.h.executor.Advance(absl::Minutes(1));
+  ASSERT_TRUE(again->done());
+  EXPECT_EQ(again->result().error().reason(), v1::STUCK) << "it is still there";
+  EXPECT_EQ(t.h.host().fences.size(), fences) << "it has been fenced for good";
+  for (size_t i = told; i < t.a->Invalidations().size(); ++i) {
+    EXPECT_FALSE(t.a->Invalidations()[i].needs_ack()) << "its leases are gone";
+  }
+
+  auto last = t.h.Destroy("Fake:0");
+  t.h.host().Exit("killed by SIGKILL, late");
+  t.h.Settle();
+  ASSERT_TRUE(last->done());
+  EXPECT_TRUE(last->result().ok());
+  EXPECT_EQ(t.h.service()->Status().contexts(), 0u);
+}
+
 TEST(Teardown, AClearThatADestroyTookOverEndsWithItEvenWhenTheHostIsStuck) {
   TwoClients t;
   t.a->acks = t.b->acks = false;
