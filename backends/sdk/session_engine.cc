@@ -75,13 +75,7 @@ void SessionEngine::Handle(std::shared_ptr<v1::ExecutionRequest> request) {
           } else if (queue.ok()) {
             Refuse(queue->get(), SessionFenced());
           }
-          if (command.has_read()) {
-            v1::Reply reply;
-            reply.mutable_read_data()->set_request_id(command.read().request_id());
-            reply.mutable_read_data()->set_last(true);
-            *reply.mutable_read_data()->mutable_error() = ToProto(SessionFenced());
-            sink_->Send(std::move(reply));
-          }
+          if (command.has_read()) SendReadFailed(command.read().request_id(), SessionFenced());
         } else if (command.has_create_buffer()) {
           SendDone(command.create_buffer().request_id(), SessionFenced());
         } else if (command.has_create_image()) {
@@ -111,6 +105,8 @@ void SessionEngine::HandleOne(const std::shared_ptr<v1::ExecutionRequest>& reque
         reply.mutable_queue_error()->mutable_position()->set_queue(command.queue());
         *reply.mutable_queue_error()->mutable_error() = ToProto(queue.status());
         sink_->Send(std::move(reply));
+        // Somebody waits for its bytes.
+        if (command.has_read()) SendReadFailed(command.read().request_id(), queue.status());
       }
       return;
     }
@@ -610,13 +606,7 @@ void SessionEngine::Write(QueueEngine* queue, const std::shared_ptr<v1::Executio
 }
 
 void SessionEngine::Read(QueueEngine* queue, const v1::ReadBuffer& read) {
-  auto fail = [this, id = read.request_id()](const absl::Status& why) {
-    v1::Reply reply;
-    reply.mutable_read_data()->set_request_id(id);
-    reply.mutable_read_data()->set_last(true);
-    *reply.mutable_read_data()->mutable_error() = ToProto(why);
-    sink_->Send(std::move(reply));
-  };
+  auto fail = [this, id = read.request_id()](const absl::Status& why) { SendReadFailed(id, why); };
   auto buffer = FindBuffer(read.buffer());
   absl::Status status = buffer.status();
   if (status.ok()) status = CheckInFlight(*queue, 1);
@@ -788,6 +778,15 @@ void SessionEngine::SendDone(uint64_t request_id, const absl::Status& status,
     done->mutable_position()->set_sequence(queue->completed());
   }
   done->set_fell_back(fell_back);
+  sink_->Send(std::move(reply));
+}
+
+void SessionEngine::SendReadFailed(uint64_t request_id, const absl::Status& why) {
+  v1::Reply reply;
+  v1::ReadData* data = reply.mutable_read_data();
+  data->set_request_id(request_id);
+  data->set_last(true);
+  *data->mutable_error() = ToProto(why);
   sink_->Send(std::move(reply));
 }
 

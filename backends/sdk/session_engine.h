@@ -98,6 +98,7 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
   void RefuseLaunch(QueueEngine* queue, const v1::Launch& launch, const absl::Status& why);
   void SendDone(uint64_t request_id, const absl::Status& status, const QueueEngine* queue = nullptr,
                 bool fell_back = false);
+  void SendReadFailed(uint64_t request_id, const absl::Status& why);
   void AfterInFlight(std::function<void()> then);
 
   Host* const host_;
