@@ -3,7 +3,8 @@
 #
 #   tests/run.sh                 every test of the release build, then --sanitizers
 #   tests/run.sh --release       only the release build's tests
-#   tests/run.sh --sanitizers    only the ASan+UBSan and TSan builds' tests
+#   tests/run.sh --sanitizers    only the ASan+UBSan and TSan builds' tests, and where clang is, the
+#                                fuzzers for ten seconds each (every other build replays their corpora)
 #   tests/run.sh --no-install    use what is installed
 #
 # Under a sanitizer run the tests that carry its label (`asan`, `tsan`). The last line is
@@ -56,6 +57,7 @@ fi
 if [ $sanitizers -eq 1 ]; then
   run_preset asan kcache_tests_asan -L '^asan$'
   run_preset tsan kcache_tests_tsan -L '^tsan$'
+  if command -v clang++-14 >/dev/null; then run_preset fuzz kcache_fuzzers -L '^fuzz$'; fi
 fi
 
 python3 - "$broken" "$reports"/*.xml <<'PYTHON'

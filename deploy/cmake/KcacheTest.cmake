@@ -94,23 +94,35 @@ function(kcache_script_test name)
 endfunction()
 
 # kcache_fuzzer(NAME SOURCES file… [LIBS target…] [CORPUS directory])
-# A libFuzzer program (LLVMFuzzerTestOneInput in one of the sources). Built only with KCACHE_FUZZ.
-# The target kcache_fuzzers builds them all. With CORPUS, ctest replays that directory's inputs and then fuzzes for ten seconds.
+# A fuzzer (LLVMFuzzerTestOneInput in one of the sources). With KCACHE_FUZZ a libFuzzer program, which
+# ctest lets replay the corpus and then fuzz for ten seconds; the target kcache_fuzzers builds them all.
+# Else, where clang's FuzzedDataProvider.h is there, a program that replays the corpus and mutations of it.
 function(kcache_fuzzer name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "CORPUS" "SOURCES;LIBS")
-  if(NOT KCACHE_FUZZ)
+  if(NOT KCACHE_FUZZ AND (NOT BUILD_TESTING OR NOT arg_CORPUS OR NOT KCACHE_FUZZER_INCLUDE))
     return()
   endif()
   add_executable(${name} ${arg_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${name} PRIVATE ${arg_LIBS} Threads::Threads)
-  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-  kcache_group(kcache_fuzzers ${name})
+  if(KCACHE_FUZZ)
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    kcache_group(kcache_fuzzers ${name})
+    set(command ${name} -max_total_time=10 -timeout=10 -print_final_stats=1
+                "${CMAKE_CURRENT_BINARY_DIR}/${name}_found" "${arg_CORPUS}")
+    file(MAKE_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/${name}_found")
+    set(labels fuzz)
+  else()
+    target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cc")
+    # Last: the folder has a compiler's own headers, too, and this may be another compiler.
+    target_compile_options(${name} PRIVATE "-idirafter${KCACHE_FUZZER_INCLUDE}")
+    kcache_group(kcache_tests_asan ${name})
+    set(command ${name} "${arg_CORPUS}" 2000)
+    set(labels fuzz asan)
+  endif()
   if(BUILD_TESTING AND arg_CORPUS)
-    set(found "${CMAKE_CURRENT_BINARY_DIR}/${name}_found")
-    file(MAKE_DIRECTORY "${found}")
-    add_test(NAME ${name} COMMAND ${name} -max_total_time=10 -timeout=10 -print_final_stats=1
-                                  "${found}" "${arg_CORPUS}")
-    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS fuzz
+    add_test(NAME ${name} COMMAND ${command})
+    set_tests_properties(${name} PROPERTIES TIMEOUT 120 LABELS "${labels}"
                          ENVIRONMENT "${KCACHE_TEST_ENVIRONMENT}")
   endif()
 endfunction()

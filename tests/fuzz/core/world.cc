@@ -402,7 +402,7 @@ void World::HostDoes() {
       host->teardown_finishes = !host->teardown_finishes;
       return;
     default:
-      host->Exit("killed by SIGSEGV");
+      if (host->started) host->Exit("killed by SIGSEGV");
   }
 }
 

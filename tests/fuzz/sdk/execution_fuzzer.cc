@@ -352,7 +352,7 @@ class Run {
     Handle(client, std::move(request));
   }
 
-  uint64_t Admitted(const Client& client) const {
+  uint64_t Numbered(const Client& client) const {
     uint64_t all = 0;
     for (uint32_t queue = 0; queue <= kQueues; ++queue) all += client.session->Admitted(queue);
     return all;
@@ -360,10 +360,16 @@ class Run {
 
   void Handle(Client* client, std::shared_ptr<v1::ExecutionRequest> request) {
     if (client->session == nullptr) return;
-    const uint64_t before = Admitted(*client);
+    const v1::HostUsage before = host_.Usage();
+    const uint64_t numbered = Numbered(*client);
     client->session->Handle(std::move(request));
-    Require(!client->fenced || Admitted(*client) == before,
-            "G1: nothing is admitted behind a fence", client->id);
+    if (!client->fenced) return;
+    // What is refused has a number all the same.
+    const v1::HostUsage after = host_.Usage();
+    Require(after.launches() == before.launches(), "G1: nothing is launched behind a fence",
+            client->id);
+    Require(Numbered(*client) - numbered == after.refused_commands() - before.refused_commands(),
+            "G1: what comes behind a fence is refused", client->id);
   }
 
   void Fence() {
