@@ -331,7 +331,14 @@ void ContextDrain::Done() {
   core_->deps.executor->Cancel(timer_);
   MoveTo(Stage::kDone);
   waiting_.clear();
-  core_->deps.executor->Post([self = shared_from_this()] { self->on_done_(); });
+  core_->deps.executor->Post([self = shared_from_this()] {
+    // They keep whoever keeps this drain: nothing of it would ever go.
+    auto on_done = std::move(self->on_done_);
+    self->on_done_ = nullptr;
+    self->on_change_ = nullptr;
+    self->on_released_ = nullptr;
+    on_done();
+  });
 }
 
 }  // namespace kcache::core

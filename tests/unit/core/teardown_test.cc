@@ -1,5 +1,6 @@
 // Destroy, clear, reset: told before, fenced, released, told after.
 
+#include "daemon/core/context.h"
 #include "tests/unit/core/harness.h"
 
 namespace kcache::core {
@@ -466,6 +467,18 @@ TEST(Teardown, AHostThatDiesWhileItStartsIsALostDevice) {
   auto client = h.Client();
   const uint64_t request = client->Acquire(program, "add");
   EXPECT_EQ(ReasonOf(*client->FailureOf(request)), v1::DEVICE_LOST);
+}
+
+// Found by core_session_fuzzer: every drain kept itself alive, and with it its context.
+TEST(Teardown, WhatIsOverIsForgotten) {
+  TwoClients t;
+  const std::weak_ptr<Context> context =
+      static_cast<Context*>(t.h.host().observer)->weak_from_this();
+  ASSERT_FALSE(context.expired());
+  ASSERT_TRUE(t.h.Clear()->done());
+  ASSERT_TRUE(t.h.Destroy("Fake:0")->done());
+  t.h.executor.Advance(absl::Minutes(1));
+  EXPECT_TRUE(context.expired()) << context.use_count() << " still refer to it";
 }
 
 // Found by core_session_fuzzer: DRAINING to DRAINING.
