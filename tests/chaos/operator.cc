@@ -51,11 +51,8 @@ Operator::Operator(const std::string& admin_socket, std::vector<DeviceId> device
 
 Operator::~Operator() { Finish(); }
 
+// Never waits for an earlier one: the daemon may be stopped, and the step that lets it go on comes later.
 void Operator::Start(const Step& step) {
-  if (running_.size() >= kMostAtATime) {
-    running_.front().join();
-    running_.pop_front();
-  }
   running_.emplace_back([this, step] { Perform(step); });
 }
 
@@ -118,6 +115,10 @@ void Operator::Perform(const Step& step) {
                                  {"operation", id},
                                  {"outcome", outcome},
                                  {"took_ms", (History::Now() - from) / 1'000'000}});
+  if (step.kind == StepKind::kDestroyStayDown) {
+    poll(nullptr, 0, static_cast<int>(step.duration_ms));
+    Perform({.kind = StepKind::kDeviceUp, .target = step.target});
+  }
 }
 
 void Operator::NoteStatus() {

@@ -7,7 +7,6 @@
 #define KCACHE_TESTS_CHAOS_OPERATOR_H_
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <thread>
@@ -32,14 +31,12 @@ class Operator {
   void NoteStatus();
 
  private:
-  static constexpr size_t kMostAtATime = 8;
-
   void Perform(const Step& step);
 
   const std::vector<DeviceId> devices_;
   const History* const history_;
   const std::unique_ptr<v1::Admin::Stub> stub_;
-  std::deque<std::thread> running_;
+  std::vector<std::thread> running_;
 };
 
 }  // namespace kcache::chaos

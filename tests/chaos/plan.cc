@@ -18,7 +18,7 @@ constexpr Choice kChoices[] = {
     {StepKind::kClearArtifacts, 12, StepKind::kClearArtifacts, 0, 0},
     {StepKind::kDestroy, 70, StepKind::kDestroy, 0, 0},
     {StepKind::kDestroyPhysical, 20, StepKind::kDestroyPhysical, 0, 0},
-    {StepKind::kDestroyStayDown, 15, StepKind::kDeviceUp, 300, 1500},
+    {StepKind::kDestroyStayDown, 15, StepKind::kDestroyStayDown, 300, 1500},
     {StepKind::kReset, 30, StepKind::kReset, 0, 0},
     {StepKind::kRescan, 10, StepKind::kRescan, 0, 0},
     {StepKind::kKillClient, 130, StepKind::kKillClient, 0, 0},

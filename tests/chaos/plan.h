@@ -18,8 +18,8 @@ enum class StepKind {
   kClearArtifacts,
   kDestroy,
   kDestroyPhysical,
-  kDestroyStayDown,  // and device-up after `duration_ms`
-  kDeviceUp,
+  kDestroyStayDown,  // and, `duration_ms` after its end, kDeviceUp
+  kDeviceUp,         // never by itself
   kReset,
   kRescan,
   // Faults.
