@@ -41,6 +41,7 @@ class ClientTest : public ::testing::Test {
   ~ClientTest() override {
     client_ = nullptr;
     listeners_->RunAll();
+    timers_->Drop();
   }
 
   void Connect() {

@@ -55,6 +55,13 @@ class ManualTimers final : public Timers {
     }
   }
 
+  // What will not fall due any more. A task owns who armed it.
+  void Drop() {
+    std::map<std::pair<Time, Id>, Task> dropped;
+    MutexLock lock(&mutex_);
+    dropped.swap(tasks_);
+  }
+
   size_t pending() {
     MutexLock lock(&mutex_);
     return tasks_.size();

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "contract/device_name.h"
 
 namespace kcache::core {
@@ -230,7 +232,10 @@ Harness::Harness(Options options, std::vector<v1::ProbeReport> reports) {
   executor.Run([this] { service_->Start([] {}); });
 }
 
-Harness::~Harness() = default;
+Harness::~Harness() {
+  // An answer that never came owns who waits for it, who owns the host.
+  for (const auto& host : hosts.hosts) const auto dropped = std::exchange(host->held, {});
+}
 
 std::unique_ptr<TestClient> Harness::Client(uid_t uid, pid_t pid, std::string container) {
   Peer peer{.uid = uid,
