@@ -2,15 +2,16 @@
 # On a machine with a GPU: conformance of every family that runs, device tests, faults, figures; one
 # table last, and a line `summary: key=value …`.
 #
-#   tests/gpu/run.sh [--bundle DIRECTORY] [--only conformance|device|figures]
+#   tests/gpu/run.sh [--bundle DIRECTORY] [--only conformance|device|figures] [--backends "CUDA …"]
 #
 # Without --bundle it builds what it needs here. With it, it uses what bundle.sh collected.
 set -uo pipefail
-bundle= only=
+bundle= only= backends="CUDA CUDA/PTX OpenCL Vulkan HIP"
 while [ $# -gt 0 ]; do
   case $1 in
     --bundle) bundle=$(cd "${2:?}" && pwd); shift 2 ;;
     --only) only=${2:?}; shift 2 ;;
+    --backends) backends=${2:?}; shift 2 ;;
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
   esac
@@ -40,9 +41,9 @@ if [ -z "$only" ] || [ "$only" = device ]; then
   done
 fi
 if [ -z "$only" ] || [ "$only" = conformance ]; then
-  for backend in CUDA CUDA/PTX OpenCL Vulkan HIP; do
+  for backend in $backends; do
     log=$logs/conformance-${backend//\//-}.log
-    timeout 280 "$bin/tests/conformance/kcache_conformance" --backend="$backend" >"$log" 2>&1; status=$?
+    timeout 550 "$bin/tests/conformance/kcache_conformance" --backend="$backend" >"$log" 2>&1; status=$?
     [ $status -eq 0 ] || [ $status -eq 77 ] || { failed=$((failed + 1)); grep -E '^\[  FAILED|Failure|died|Which is|Actual' "$log" | head -30; tail -n 25 "$log"; }
     row "conformance $backend" "exit $status; $(tail -n 1 "$log")"
   done
@@ -53,7 +54,8 @@ if [ -z "$only" ] || [ "$only" = figures ]; then
     while IFS= read -r line; do row "$(echo "$line" | cut -d'|' -f1)" "$(echo "$line" | cut -d'|' -f2-)"; done < <(grep '|' "$logs/figures.log")
   fi
   for name in acquire launch; do
-    timeout 120 "$bin/tests/bench/kcache-bench" "$name" >"$logs/bench-$name.log" 2>&1 || failed=$((failed + 1))
+    timeout 120 "$bin/tests/bench/kcache-bench" "$name" >"$logs/bench-$name.log" 2>&1 ||
+      { failed=$((failed + 1)); tail -n 20 "$logs/bench-$name.log"; }
     row "bench $name" "$(tail -n 1 "$logs/bench-$name.log")"
   done
 fi
