@@ -225,7 +225,7 @@ absl::StatusOr<HostileReport> CompileHostilePrograms(const Cast& cast) {
   constexpr int kAcquirers = 2;
   constexpr size_t kQuietAcquires = 4000;
   auto daemon = testing::PrivateDaemon::Start(
-      DaemonFor(cast, {"--compile.wall-time=10s", "--compile.memory=640MiB", "--compile.workers=2",
+      DaemonFor(cast, {"--compile.wall-time=20s", "--compile.memory=640MiB", "--compile.workers=2",
                        "--limits.max-log-bytes=64KiB"}));
   if (!daemon.ok()) return daemon.status();
   HostileReport report;
