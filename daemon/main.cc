@@ -182,7 +182,8 @@ int Serve(const ops::Config& config, const Signals& signals) {
   rpc_options.connections = {.connections = config.max_connections,
                              .connections_per_uid = config.max_connections_per_uid};
   rpc::AdminService::Hooks hooks;
-  hooks.complete_status = [&config](v1::StatusReply* status) {
+  hooks.complete_status = [&config, &isolation](v1::StatusReply* status) {
+    isolation.FillState(status->mutable_isolation());
     status->set_socket(config.socket);
     status->set_admin_socket(config.admin_socket);
   };

@@ -15,6 +15,7 @@ namespace kcache::backend {
 namespace {
 
 constexpr size_t kMaxQueuedEvents = 65536;
+constexpr int kMaxSessionUsages = 1024;  // in a heartbeat
 constexpr uint64_t kReattachFinishMs = 2000;
 
 Deadline After(uint64_t milliseconds) {
@@ -331,6 +332,10 @@ v1::HostUsage Host::Usage() const {
   for (const auto& session : Engines()) {
     buffers += session->buffers();
     in_flight += session->in_flight();
+    if (usage.per_session_size() >= kMaxSessionUsages) continue;
+    if (v1::SessionUsage one = session->Usage(); one.buffers() != 0) {
+      *usage.add_per_session() = std::move(one);
+    }
   }
   usage.set_buffers(buffers);
   usage.set_sessions(sessions.size());

@@ -220,6 +220,16 @@ uint64_t SessionEngine::buffers() const {
   return memory_.size();
 }
 
+v1::SessionUsage SessionEngine::Usage() const {
+  v1::SessionUsage usage;
+  usage.set_session_id(id_);
+  MutexLock lock(&mutex_);
+  usage.set_device_bytes(device_bytes_);
+  usage.set_pinned_bytes(pinned_bytes_);
+  usage.set_buffers(memory_.size());
+  return usage;
+}
+
 uint64_t SessionEngine::in_flight() const {
   uint64_t total = 0;
   for (const auto& queue : Queues()) total += queue->admitted() - queue->completed();
@@ -277,6 +287,13 @@ absl::Status SessionEngine::CheckNewMemory(uint64_t id, uint64_t bytes,
   if (limits.max_buffers_per_session() != 0 && memory_.size() >= limits.max_buffers_per_session()) {
     return Limit("max_buffers_per_session", limits.max_buffers_per_session(),
                  absl::StrCat("this session has ", memory_.size(), " buffers"));
+  }
+  const uint64_t together = limits.max_device_bytes();
+  const uint64_t all = together == 0 ? 0 : host_->ledger()->device_bytes();
+  if (together != 0 && (bytes > together || all > together - bytes)) {
+    return Limit("max_device_bytes_per_domain", together,
+                 absl::StrCat("this trust domain has ", all, " bytes on the device and asks for ",
+                              bytes));
   }
   const uint64_t most = limits.max_device_bytes_per_session();
   if (most != 0 && (bytes > most || device_bytes_ > most - bytes)) {

@@ -43,6 +43,7 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
   uint64_t Admitted(uint32_t queue) const;
   v1::SessionPositions Positions() const;
   uint64_t buffers() const;
+  v1::SessionUsage Usage() const;
   uint64_t in_flight() const;
 
   // After its gate is closed: waits for its work, then releases what it left.

@@ -36,6 +36,7 @@ ExitCode ShowLeases(const Session& session, const std::string& device);
 ExitCode ShowSessions(const Session& session);
 ExitCode ShowOperations(const Session& session);
 ExitCode ShowRefusals(const Session& session);
+ExitCode ShowQuotas(const Session& session);
 ExitCode ClearRefusals(const Session& session, const std::string& artifact_key);
 ExitCode ShowMetrics(const Session& session);
 ExitCode ShowEvents(const Session& session, bool follow, uint64_t since);

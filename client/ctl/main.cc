@@ -81,6 +81,8 @@ int Main(int argc, char** argv) {
   command("operations", "Clears, destroys and the like: running, and the last ones",
           ShowOperations);
 
+  command("quotas", "What every trust domain and session uses of its bounds", ShowQuotas);
+
   bool clear_refusals = false;
   std::string artifact_key;
   CLI::App* refusals = command(

@@ -152,6 +152,16 @@ ExitCode ShowStatus(const Session& session) {
                                      status.host_crashes(), " device hosts"));
         line("memory", Bytes(status.resident_bytes()));
         line("revision", std::to_string(status.revision()));
+        const v1::IsolationState& isolation = status.isolation();
+        line("isolation",
+             absl::StrCat(isolation.own_users()
+                              ? absl::StrCat("hosts as the user they serve, compiles as uid ",
+                                             isolation.compile_uid())
+                              : "one user",
+                          isolation.namespaces() ? ", namespaces" : "",
+                          isolation.system_call_filter() ? ", system call filter" : "",
+                          " (isolation.sandbox = ", isolation.sandbox(), ")"));
+        for (const std::string& missing : isolation.missing()) line("  missing", missing);
         PrintUnavailable(status.unavailable());
       });
 }
@@ -282,6 +292,41 @@ ExitCode ShowRefusals(const Session& session) {
                              Milliseconds(one.remaining_ms()), one.reason()});
                 }
                 table.Print(std::cout, "nothing is refused");
+              });
+}
+
+namespace {
+
+std::string Amount(uint64_t value, const std::string& unit) {
+  if (unit == "bytes") return Bytes(value);
+  if (unit == "ms") return Milliseconds(value);
+  return std::to_string(value);
+}
+
+void AddQuotas(const std::string& who,
+               const google::protobuf::RepeatedPtrField<v1::Quota>& quotas, Table* table) {
+  for (const v1::Quota& quota : quotas) {
+    table->Add({who, quota.what(), Amount(quota.used(), quota.unit()),
+                quota.limit() == 0 ? "-" : Amount(quota.limit(), quota.unit()), quota.option()});
+  }
+}
+
+}  // namespace
+
+ExitCode ShowQuotas(const Session& session) {
+  return Show(session, &v1::Admin::Stub::ListQuotas, v1::ListRequest(),
+              [](const v1::QuotaList& list) {
+                Table table({"WHO", "WHAT", ">USED", ">LIMIT", "OPTION"});
+                for (const v1::DomainQuotas& domain : list.domains()) {
+                  AddQuotas(domain.domain(), domain.quotas(), &table);
+                  for (const v1::SessionQuotas& one : domain.sessions()) {
+                    AddQuotas(absl::StrCat("  ", one.client_name(), " (pid ", Pid(one.pid()), ")"),
+                              one.quotas(), &table);
+                  }
+                }
+                table.Print(std::cout, "nobody is here");
+                std::cout << "compile time: of the last "
+                          << Milliseconds(list.compile_time_window_ms()) << "\n";
               });
 }
 

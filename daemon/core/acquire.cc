@@ -349,6 +349,15 @@ void Acquirer::GrantHandle(const RequestPtr& request, Context* context, Handle* 
                                          absl::StrCat("this session holds ",
                                                       session->leases.size(), " leases")));
     }
+    if (limits.max_leases_per_domain != 0) {
+      const uint64_t held = contexts_->LeasesOf(session->domain.name);
+      if (held >= limits.max_leases_per_domain) {
+        session->leases.erase(lease);
+        return Fail(request, LimitExceeded("max_leases_per_domain", limits.max_leases_per_domain,
+                                           absl::StrCat(session->domain.name, " holds ", held,
+                                                        " leases")));
+      }
+    }
     handle->holders.insert(session->id);
     context->AddHolder(session->id);
   }

@@ -77,12 +77,13 @@ absl::StatusOr<BuildQueue::WaiterId> BuildQueue::Build(BuildSpec spec, v1::Prior
     }
     flight = flight->next.get();
   } else if (flight == nullptr) {
-    const uint32_t mine = queued_by_domain_[domain];
-    absl::Status full;
-    if (queued_ >= limits_->max_compiles_queued) {
+    const auto in_line = queued_by_domain_.find(domain);
+    const uint32_t mine = in_line == queued_by_domain_.end() ? 0 : in_line->second;
+    absl::Status full = CheckQuota(domain);
+    if (full.ok() && queued_ >= limits_->max_compiles_queued) {
       full = LimitExceeded("max_compiles_queued", limits_->max_compiles_queued,
                            absl::StrCat(queued_, " compiles are waiting"));
-    } else if (mine >= limits_->max_compiles_queued_per_domain) {
+    } else if (full.ok() && mine >= limits_->max_compiles_queued_per_domain) {
       full = LimitExceeded("max_compiles_queued_per_domain",
                            limits_->max_compiles_queued_per_domain,
                            absl::StrCat(mine, " compiles of ", domain, " are waiting"));
@@ -108,7 +109,8 @@ absl::StatusOr<BuildQueue::WaiterId> BuildQueue::Build(BuildSpec spec, v1::Prior
   }
   const WaiterId id = ++next_waiter_;
   flight->waiters.push_back(
-      {id, !flight->waiters.empty() || flight->running, std::move(progress), std::move(done)});
+      {id, domain, !flight->waiters.empty() || flight->running, std::move(progress),
+       std::move(done)});
   waiters_[id] = key;
   deps_->executor->Post([this] { Pump(); });
   return id;
@@ -155,7 +157,7 @@ bool BuildQueue::Dequeue(Line* line, Digest* key) {
 }
 
 void BuildQueue::Pump() {
-  while (running_ < static_cast<uint64_t>(std::max(1, deps_->workers->slots()))) {
+  while (running_.size() < static_cast<uint64_t>(std::max(1, deps_->workers->slots()))) {
     Digest key;
     if (!Dequeue(&lines_[0], &key) && !Dequeue(&lines_[1], &key)) return;
     Flight* flight = flights_[key].get();
@@ -165,14 +167,82 @@ void BuildQueue::Pump() {
       Finish(key, absl::CancelledError("nobody waits for this build any more"));
       continue;
     }
+    if (absl::Status nobody = FindPayer(flight); !nobody.ok()) {
+      Finish(key, std::move(nobody));
+      continue;
+    }
     StartJob(key, flight);
   }
+}
+
+absl::Status BuildQueue::CheckQuota(const std::string& domain) {
+  const absl::Duration most = limits_->max_compile_time_per_domain;
+  const absl::Duration spent =
+      most == absl::InfiniteDuration() ? absl::ZeroDuration() : UseOf(domain).compile_time;
+  if (spent >= most) {
+    return MakeError(
+        v1::LIMIT_EXCEEDED,
+        absl::StrCat("compiles of ", domain, " took ",
+                     absl::FormatDuration(absl::Trunc(spent, absl::Milliseconds(1))),
+                     " in the last ", absl::FormatDuration(CompileTimes::kWindow),
+                     "; the limit max_compile_time_per_domain is ", absl::FormatDuration(most),
+                     "; try again in ",
+                     absl::FormatDuration(
+                         absl::Ceil(times_.BelowIn(domain, most), absl::Seconds(1)))),
+        {{"limit", "max_compile_time_per_domain"}, {"value", absl::FormatDuration(most)}});
+  }
+  const uint64_t most_bytes = limits_->max_artifact_bytes_per_domain;
+  if (most_bytes == 0) return absl::OkStatus();
+  const uint64_t bytes = ArtifactBytes(domain);
+  if (bytes < most_bytes) return absl::OkStatus();
+  return LimitExceeded("max_artifact_bytes_per_domain", most_bytes,
+                       absl::StrCat("artifacts of ", domain, " have ", bytes, " bytes"));
+}
+
+// Whoever asked first pays, unless he cannot and somebody else who waits can.
+absl::Status BuildQueue::FindPayer(Flight* flight) {
+  absl::Status first = CheckQuota(flight->domain);
+  if (first.ok()) return first;
+  for (const Waiter& waiter : flight->waiters) {
+    if (waiter.domain == flight->domain || !CheckQuota(waiter.domain).ok()) continue;
+    flight->domain = waiter.domain;
+    return absl::OkStatus();
+  }
+  return first;
+}
+
+uint64_t BuildQueue::ArtifactBytes(const std::string& domain) {
+  ArtifactStore* const store = deps_->artifacts;
+  const std::pair<uint64_t, uint64_t> now{store->count(), store->bytes()};
+  if (now != artifact_bytes_of_) {
+    artifact_bytes_.clear();
+    for (const ArtifactPtr& artifact : store->List()) {
+      if (!artifact->domain.empty()) artifact_bytes_[artifact->domain] += artifact->bytes;
+    }
+    artifact_bytes_of_ = now;
+  }
+  const auto found = artifact_bytes_.find(domain);
+  return found == artifact_bytes_.end() ? 0 : found->second;
+}
+
+BuildQueue::DomainUse BuildQueue::UseOf(const std::string& domain) {
+  DomainUse use;
+  if (auto found = queued_by_domain_.find(domain); found != queued_by_domain_.end()) {
+    use.queued = found->second;
+  }
+  use.compile_time = times_.Spent(domain);
+  const absl::Duration now = deps_->clock->Now();
+  for (const auto& [key, flight] : running_) {
+    if (flight->domain == domain) use.compile_time += now - flight->started;
+  }
+  use.artifact_bytes = ArtifactBytes(domain);
+  return use;
 }
 
 void BuildQueue::StartJob(const Digest& key, Flight* flight) {
   flight->running = true;
   flight->started = deps_->clock->Now();
-  ++running_;
+  running_[key] = flight;
   ++counters_.attempts;
   if (deps_->history != nullptr) {
     deps_->history->Record("compile-started", {{"key", key.hex()}, {"epoch", flight->epoch}});
@@ -188,14 +258,15 @@ void BuildQueue::StartJob(const Digest& key, Flight* flight) {
 void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
   Flight* flight = flights_[key].get();
   flight->running = false;
-  --running_;
+  running_.erase(key);
   if (deps_->history != nullptr) {
     deps_->history->Record("compile-ended", {{"key", key.hex()},
                                              {"epoch", flight->epoch},
                                              {"end", EndName(outcome)}});
   }
-  const uint64_t took_ms =
-      static_cast<uint64_t>(absl::ToInt64Milliseconds(deps_->clock->Now() - flight->started));
+  const absl::Duration took = deps_->clock->Now() - flight->started;
+  times_.Charge(flight->domain, took);
+  const uint64_t took_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(took));
 
   if (outcome.end == CompileOutcome::End::kNotCounted && ++flight->uncounted < kMaxUncounted) {
     Enqueue(key, *flight, /*front=*/true);
@@ -229,6 +300,7 @@ void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
   stored->artifact = std::move(*outcome.reply.mutable_artifact());
   stored->artifact.set_compile_ms(took_ms);
   stored->bytes = stored->artifact.ByteSizeLong();
+  stored->domain = flight->domain;
   BuildResult result{.artifact = stored, .joined = false, .compile_ms = took_ms};
   if (flight->epoch == epoch_) {
     if (absl::Status kept = deps_->artifacts->Put(stored); !kept.ok()) {

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "contract/kernel_key.h"
+#include "daemon/core/compile_times.h"
 #include "daemon/core/dependencies.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/source_cache.h"
@@ -65,7 +66,7 @@ class BuildQueue {
   using WaiterId = uint64_t;
 
   BuildQueue(const Limits* limits, const Dependencies* dependencies)
-      : limits_(limits), deps_(dependencies) {}
+      : limits_(limits), deps_(dependencies), times_(dependencies->clock) {}
 
   // Joins the key's build or starts one. `done` runs once, unless abandoned, never inside the call
   // that added it. Refused or over a limit: the error comes back at once.
@@ -80,12 +81,21 @@ class BuildQueue {
   uint64_t ClearRefusals(const std::string& key);  // empty: all
 
   const BuildCounters& counters() const { return counters_; }
-  uint64_t running() const { return running_; }
+  // What a trust domain uses of its quotas here.
+  struct DomainUse {
+    uint32_t queued = 0;
+    absl::Duration compile_time;  // in CompileTimes::kWindow, running compiles included
+    uint64_t artifact_bytes = 0;
+  };
+  DomainUse UseOf(const std::string& domain);
+
+  uint64_t running() const { return running_.size(); }
   uint64_t queued() const { return queued_; }
 
  private:
   struct Waiter {
     WaiterId id = 0;
+    std::string domain;
     bool joined = false;
     Function<void(bool)> progress;
     Done done;
@@ -93,7 +103,7 @@ class BuildQueue {
   struct Flight {
     BuildSpec spec;
     v1::Priority priority = v1::PRIORITY_INTERACTIVE;
-    std::string domain;
+    std::string domain;  // in whose line it stands, and whose compile time it costs
     uint64_t epoch = 0;
     bool running = false;
     int deaths = 0;
@@ -122,6 +132,11 @@ class BuildQueue {
   void Finish(const Digest& key, absl::StatusOr<BuildResult> result);
   absl::Status CountDeath(const Digest& key, Flight* flight, const CompileOutcome& outcome);
   absl::Status CheckRefused(const Digest& key);
+  // LIMIT_EXCEEDED when the domain may not have another compile now.
+  absl::Status CheckQuota(const std::string& domain);
+  // Finds a waiter whose domain may pay for the compile; why not, if none can.
+  absl::Status FindPayer(Flight* flight);
+  uint64_t ArtifactBytes(const std::string& domain);
 
   const Limits* const limits_;
   const Dependencies* const deps_;
@@ -132,8 +147,12 @@ class BuildQueue {
   Line lines_[2];  // interactive, prewarm
   WaiterId next_waiter_ = 0;
   uint64_t epoch_ = 1;
-  uint64_t running_ = 0;
+  absl::flat_hash_map<Digest, const Flight*> running_;
   uint64_t queued_ = 0;
+  CompileTimes times_;
+  // What the store holds of each domain, as of a state of the store.
+  absl::flat_hash_map<std::string, uint64_t> artifact_bytes_;
+  std::pair<uint64_t, uint64_t> artifact_bytes_of_{~0ull, ~0ull};  // its count and bytes then
   BuildCounters counters_;
 };
 

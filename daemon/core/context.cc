@@ -138,6 +138,7 @@ void Context::Launch() {
   host->set_max_queues_per_session(limits.max_queues_per_session);
   host->set_max_commands_in_flight(limits.max_commands_in_flight);
   host->set_max_device_bytes_per_session(limits.max_device_bytes_per_session);
+  host->set_max_device_bytes(limits.max_device_bytes_per_domain);
   host->set_max_pinned_bytes_per_session(limits.max_pinned_bytes_per_session);
   host->set_max_buffers_per_session(limits.max_buffers_per_session);
   host->set_max_message_bytes(limits.max_message_bytes);
@@ -357,6 +358,7 @@ std::string Context::LeaseToken(uint64_t session_id, uint32_t slot, uint32_t inc
 void Context::RemoveHolder(uint64_t session_id) {
   auto found = holders_.find(session_id);
   if (found == holders_.end()) return;
+  --leases_;
   if (--found->second == 0) holders_.erase(found);
   if (holders_.empty()) Touch();
 }

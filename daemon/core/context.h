@@ -109,7 +109,11 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   // ---- sessions
   v1::ContextInfo IntroductionFor(uint64_t session_id);
   std::string LeaseToken(uint64_t session_id, uint32_t slot, uint32_t incarnation) const;
-  void AddHolder(uint64_t session_id) { ++holders_[session_id]; }
+  void AddHolder(uint64_t session_id) {
+    ++holders_[session_id];
+    ++leases_;
+  }
+  uint64_t leases() const { return leases_; }
   void RemoveHolder(uint64_t session_id);
   const absl::flat_hash_map<uint64_t, uint32_t>& holders() const { return holders_; }
   absl::flat_hash_set<uint64_t>& introduced() { return introduced_; }
@@ -162,6 +166,7 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   std::vector<Function<void(absl::Status)>> waiting_alive_;
   HandleCache handles_;
   absl::flat_hash_map<uint64_t, uint32_t> holders_;  // session -> leases
+  uint64_t leases_ = 0;                              // of all of them
   absl::flat_hash_set<uint64_t> introduced_;
   absl::flat_hash_map<uint64_t, Positions> positions_;
   v1::HostUsage usage_;

@@ -106,6 +106,15 @@ void ContextTable::ForgetDomain(const std::string& domain) {
   }
 }
 
+uint64_t ContextTable::LeasesOf(const std::string& domain) {
+  uint64_t leases = 0;
+  for (DeviceRecord* device : core_->devices.All()) {
+    auto found = device->contexts.find(domain);
+    if (found != device->contexts.end()) leases += found->second->leases();
+  }
+  return leases;
+}
+
 int ContextTable::ClearHolds(DeviceRecord* device) {
   int cleared = 0;
   for (auto& [domain, history] : device->history) {

@@ -36,6 +36,8 @@ class ContextTable {
     for (auto& [id, context] : contexts_) each(*context);
   }
   size_t size() const { return contexts_.size(); }
+  // Leases in all contexts of a trust domain.
+  uint64_t LeasesOf(const std::string& domain);
 
  private:
   Core* const core_;

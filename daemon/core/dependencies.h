@@ -193,6 +193,7 @@ struct StoredArtifact {
   v1::Artifact artifact;
   uint64_t bytes = 0;
   std::string file;  // where the binary can be mapped, if it can
+  std::string domain;  // for whom it was compiled: its quota; empty: not known
 };
 
 using ArtifactPtr = std::shared_ptr<const StoredArtifact>;

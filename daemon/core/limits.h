@@ -24,6 +24,7 @@ struct Limits {
   uint32_t max_sessions = 4096;
   uint32_t max_sessions_per_domain = 4096;
   uint32_t max_leases_per_session = 65536;
+  uint32_t max_leases_per_domain = 0;  // 0: none but the sessions'
   uint32_t max_pins_per_session = 65536;
   uint32_t max_requests_per_session = 8192;  // outstanding
   uint32_t max_outbox_events = 16384;
@@ -39,7 +40,8 @@ struct Limits {
   uint64_t max_log_bytes = 1u << 20;
   uint32_t max_compiles_queued = 65536;
   uint32_t max_compiles_queued_per_domain = 16384;
-  absl::Duration max_compile_time_per_domain_window = absl::InfiniteDuration();
+  absl::Duration max_compile_time_per_domain = absl::InfiniteDuration();  // in CompileTimes::kWindow
+  uint64_t max_artifact_bytes_per_domain = 0;  // 0: none but the store's
 
   // Durations.
   absl::Duration session_ttl = absl::Seconds(10);
@@ -61,6 +63,7 @@ struct Limits {
   uint32_t max_queues_per_session = 16;
   uint64_t max_commands_in_flight = 65536;
   uint64_t max_device_bytes_per_session = 0;  // 0: the device's memory
+  uint64_t max_device_bytes_per_domain = 0;   // on each device; 0: the device's memory
   uint64_t max_pinned_bytes_per_session = 1u << 30;
   uint32_t max_buffers_per_session = 65536;
   absl::Duration stalled_kernel = absl::ZeroDuration();  // 0: never end a host for it

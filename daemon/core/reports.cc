@@ -242,6 +242,12 @@ v1::LeaseList ServiceImpl::Leases(const v1::ListRequest& request) {
 
 v1::SessionList ServiceImpl::Sessions(const v1::ListRequest&) {
   v1::SessionList list;
+  absl::flat_hash_map<SessionId, uint64_t> device_bytes;  // as the hosts last told
+  contexts_.ForEach([&](Context& context) {
+    for (const v1::SessionUsage& usage : context.usage().per_session()) {
+      device_bytes[usage.session_id()] += usage.device_bytes();
+    }
+  });
   const absl::Duration now = core_.deps.clock->Now();
   core_.sessions.ForEach([&](Session& session) {
     v1::SessionSummary* summary = list.add_sessions();
@@ -255,6 +261,7 @@ v1::SessionList ServiceImpl::Sessions(const v1::ListRequest&) {
     summary->set_pins(session.pins.size());
     summary->set_age_ms(Milliseconds(now - session.opened));
     summary->set_silent_ms(Milliseconds(now - session.last_heard));
+    summary->set_device_bytes(device_bytes[session.id]);
     summary->set_connected(session.endpoint != nullptr);
     summary->set_outbox(session.outbox.events());
   });

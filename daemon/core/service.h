@@ -92,6 +92,7 @@ class Service {
   virtual v1::SessionList Sessions(const v1::ListRequest& request) = 0;
   virtual v1::OperationList Operations() = 0;
   virtual v1::RefusalList Refusals() = 0;
+  virtual v1::QuotaList Quotas() = 0;
   virtual v1::ClearRefusalsReply ClearRefusals(const Peer& who,
                                                const v1::ClearRefusalsRequest& request) = 0;
   virtual v1::ExplainReply Explain(const v1::ExplainRequest& request) = 0;

@@ -50,6 +50,7 @@ class ServiceImpl : public Service, private ContextOwner {
   v1::SessionList Sessions(const v1::ListRequest& request) override;
   v1::OperationList Operations() override;
   v1::RefusalList Refusals() override;
+  v1::QuotaList Quotas() override;
   v1::ClearRefusalsReply ClearRefusals(const Peer& who,
                                        const v1::ClearRefusalsRequest& request) override;
   v1::ExplainReply Explain(const v1::ExplainRequest& request) override;

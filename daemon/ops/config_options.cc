@@ -350,6 +350,9 @@ std::vector<Option> MakeOptions() {
           "Sessions of one trust domain at once.");
   limit32("max_leases_per_session", KCACHE_FIELD(core.limits.max_leases_per_session), kMax32,
           "Leases of one session.");
+  o.push_back(Integer("limits.max_leases_per_domain",
+                      KCACHE_FIELD(core.limits.max_leases_per_domain), 0, kMax32,
+                      "Leases of one trust domain; 0: only the sessions' bounds."));
   limit32("max_pins_per_session", KCACHE_FIELD(core.limits.max_pins_per_session), kMax32,
           "Artifacts that one session holds.");
   limit32("max_requests_per_session", KCACHE_FIELD(core.limits.max_requests_per_session), kMax32,
@@ -382,6 +385,13 @@ std::vector<Option> MakeOptions() {
   limit_size("max_device_bytes_per_session",
              KCACHE_FIELD(core.limits.max_device_bytes_per_session), 0, kMax64,
              "Device memory of one session; 0: the device's.");
+  limit_size("max_device_bytes_per_domain",
+             KCACHE_FIELD(core.limits.max_device_bytes_per_domain), 0, kMax64,
+             "Device memory of one trust domain on one device; 0: the device's.");
+  limit_size("max_artifact_bytes_per_domain",
+             KCACHE_FIELD(core.limits.max_artifact_bytes_per_domain), 0, kMax64,
+             "Bytes of the artifacts kept that were compiled for one trust domain; above, it compiles "
+             "nothing new; 0: only the store's bound.");
   limit_size("max_pinned_bytes_per_session",
              KCACHE_FIELD(core.limits.max_pinned_bytes_per_session), 0, kMax64,
              "Pinned host memory of one session.");
@@ -406,8 +416,8 @@ std::vector<Option> MakeOptions() {
   limit_time("upload_stall", KCACHE_FIELD(core.limits.upload_stall), 10 * ms, day,
              "An upload without progress for this long is given to the next who can.");
   limit_time("max_compile_time_per_domain",
-             KCACHE_FIELD(core.limits.max_compile_time_per_domain_window), absl::Seconds(1), never,
-             "Compile time of one domain in ten minutes.");
+             KCACHE_FIELD(core.limits.max_compile_time_per_domain), 100 * ms, never,
+             "Compile time of one trust domain in ten minutes: wall time of its compiles together.");
   limit_time("shutdown_grace", KCACHE_FIELD(core.limits.shutdown_grace), absl::ZeroDuration(), day,
              "The grace when the daemon stops.");
   return o;

@@ -215,6 +215,11 @@ AdminService::Unary* AdminService::ListRefusals(Context* context, const v1::List
   return Answer<v1::RefusalList>(context, reply, [this] { return service_->Refusals(); });
 }
 
+AdminService::Unary* AdminService::ListQuotas(Context* context, const v1::ListRequest*,
+                                              v1::QuotaList* reply) {
+  return Answer<v1::QuotaList>(context, reply, [this] { return service_->Quotas(); });
+}
+
 AdminService::Unary* AdminService::ClearRefusals(Context* context,
                                                  const v1::ClearRefusalsRequest* request,
                                                  v1::ClearRefusalsReply* reply) {

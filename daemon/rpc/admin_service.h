@@ -44,6 +44,7 @@ class AdminService : public v1::Admin::CallbackService {
   Unary* ListSessions(Context*, const v1::ListRequest*, v1::SessionList*) override;
   Unary* ListOperations(Context*, const v1::ListRequest*, v1::OperationList*) override;
   Unary* ListRefusals(Context*, const v1::ListRequest*, v1::RefusalList*) override;
+  Unary* ListQuotas(Context*, const v1::ListRequest*, v1::QuotaList*) override;
   Unary* ClearRefusals(Context*, const v1::ClearRefusalsRequest*,
                        v1::ClearRefusalsReply*) override;
   Unary* Explain(Context*, const v1::ExplainRequest*, v1::ExplainReply*) override;

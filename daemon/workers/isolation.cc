@@ -157,6 +157,7 @@ Isolation::Isolation(const ops::Config* config)
     : config_(config), may_change_user_(MayChangeUser()) {
   if (!may_change_user_) return;
   compile_user_ = LookUp(config->compile_user);
+  compile_user_is_its_own_ = compile_user_.has_value();
   if (!compile_user_) compile_user_ = LookUp("nobody");
 }
 
@@ -169,6 +170,24 @@ std::string Isolation::Describe() const {
                                      : ", without namespaces (" + why_no_namespaces_ + ")",
                   filter_ ? ", with a system call filter" : ", without a system call filter");
   return text;
+}
+
+void Isolation::FillState(v1::IsolationState* state) const {
+  state->set_sandbox(config_->sandbox);
+  state->set_own_users(may_change_user_);
+  state->set_namespaces(namespaces_);
+  state->set_system_call_filter(filter_);
+  state->set_compile_uid(compile_user_ ? compile_user_->uid : geteuid());
+  if (!may_change_user_) {
+    state->add_missing(absl::StrCat("own users: kcached has no CAP_SETUID and CAP_SETGID; hosts and "
+                                    "compiles run as its own uid ", geteuid(),
+                                    ", and CPU devices serve that user only"));
+  } else if (!compile_user_is_its_own_) {
+    state->add_missing(absl::StrCat("a user for compiles: there is no user ", config_->compile_user,
+                                    "; they run as ", compile_user_ ? "nobody" : "kcached does"));
+  }
+  if (!namespaces_) state->add_missing("namespaces: " + why_no_namespaces_);
+  if (!filter_) state->add_missing("system call filter: isolation.sandbox is off");
 }
 
 std::optional<LaunchUser> Isolation::compile_user() const { return compile_user_; }

@@ -23,6 +23,7 @@
 #include "daemon/ops/config.h"
 #include "daemon/workers/backend_programs.h"
 #include "daemon/workers/launch_spec.h"
+#include "kcache/v1/admin.pb.h"
 
 namespace kcache::workers {
 
@@ -39,6 +40,7 @@ class Isolation {
   bool may_change_user() const { return may_change_user_; }
   // For people: what is in force.
   std::string Describe() const;
+  void FillState(v1::IsolationState* state) const;
 
   // Sets user, limits and environment. `directory` is the process's private one.
   void ForProbe(const BackendProgram& program, const std::string& directory,
@@ -63,6 +65,7 @@ class Isolation {
   const ops::Config* const config_;
   bool may_change_user_ = false;
   std::optional<LaunchUser> compile_user_;
+  bool compile_user_is_its_own_ = false;
   bool filter_ = false;
   bool namespaces_ = false;
   std::string why_no_namespaces_;
