@@ -22,6 +22,8 @@ constexpr uint64_t kMaxInline = 1024;
 // What a fill by copies repeats: at most this much staging memory.
 constexpr uint64_t kFillTile = 64 << 10;
 constexpr size_t kMaxRegions = 1024;
+// Of waiting, in nanoseconds.
+constexpr uint64_t kFirstSlice = 50'000'000, kLongestSlice = 1'000'000'000;
 constexpr size_t kMaxFree = 4;
 
 }  // namespace
@@ -157,9 +159,28 @@ absl::Status Stream::Wait(uint64_t value) {
   wait.semaphoreCount = 1;
   wait.pSemaphores = &timeline_;
   wait.pValues = &value;
-  const VkResult result = device_->vk().WaitSemaphores(device_->handle(), &wait, UINT64_MAX);
-  if (result != VK_SUCCESS) return ResultStatus(result, "waiting for a queue");
-  return Complete(value);
+  // In slices: a driver has been seen (NVIDIA 580, after an MMU fault) to wait for ever on a device that
+  // it had lost, and to say so to who asks otherwise. A submission of nothing is such a question, but
+  // it queues up behind a long kernel, so it is put each time that the wait has doubled.
+  uint64_t waited = 0, slice = kFirstSlice, next_probe = kFirstSlice;
+  for (;;) {
+    VkResult result = device_->vk().WaitSemaphores(device_->handle(), &wait, slice);
+    if (result == VK_TIMEOUT) {
+      waited += slice;
+      slice = std::min(2 * slice, kLongestSlice);
+      uint64_t done = 0;
+      result = device_->vk().GetSemaphoreCounterValue(device_->handle(), timeline_, &done);
+      if (result == VK_SUCCESS && waited >= next_probe) {
+        next_probe = 2 * waited;
+        const absl::Status asked =
+            device_->Submit(hardware_queue_, Structure<VkSubmitInfo>(VK_STRUCTURE_TYPE_SUBMIT_INFO));
+        if (!asked.ok()) return asked;
+      }
+      if (result == VK_SUCCESS) continue;
+    }
+    if (result != VK_SUCCESS) return ResultStatus(result, "waiting for a queue");
+    return Complete(value);
+  }
 }
 
 absl::Status Stream::Flush() { return Submit(); }
