@@ -48,9 +48,9 @@ void Row(const std::string& name, const std::string& value) {
   std::fflush(stdout);
 }
 
-std::string Text(const char* format, double a, double b = 0, double c = 0) {
+std::string Text(const char* format, double a, double b = 0, double c = 0, double d = 0) {
   char text[160];
-  std::snprintf(text, sizeof text, format, a, b, c);
+  std::snprintf(text, sizeof text, format, a, b, c, d);
   return text;
 }
 
