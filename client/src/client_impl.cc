@@ -100,13 +100,6 @@ void ClientImpl::Close() {
     self->invalidator_->Stop();
     const Invalidator::ContextMap contexts = std::exchange(self->contexts_, {});
     for (const auto& [id, context] : contexts) context->stream->End(Closed());
-    // A slot and the latest life of its context own each other until here.
-    std::vector<std::shared_ptr<DeviceSlot>> slots;
-    {
-      MutexLock lock(&self->mutex_);
-      for (const auto& [device, slot] : self->slots_) slots.push_back(slot);
-    }
-    for (const auto& slot : slots) slot->set_context(nullptr);
   });
   // So that what this process held is given back before it may end.
   if (!CallbackScope::active()) goodbye->TakeWithin(kGoodbyePatience);
