@@ -5,6 +5,8 @@
 #include <signal.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 
 #include "kcache/client.h"
 #include "tests/integration/main_job/processes.h"
@@ -126,8 +128,10 @@ TEST_F(MainJob, S22AnIdleSubscriberIsToldOnceBeforeTheRelease) {
   ASSERT_TRUE(
       holder->Acquire({.program = program, .entry = "nothing", .device = {"OpenCL", 0}}).ok());
   std::atomic<int> before{0}, after{0};
+  std::promise<void> heard;  // at the first AFTER
   Registration told = idle->OnClearAll([&](const ClearEvent& event) {
     ++(event.phase == EventPhase::kBefore ? before : after);
+    if (event.phase == EventPhase::kAfter && after == 1) heard.set_value();
     return absl::OkStatus();
   });
   // A subscription and an operator's command come on two connections: one round trip orders them.
@@ -135,7 +139,10 @@ TEST_F(MainJob, S22AnIdleSubscriberIsToldOnceBeforeTheRelease) {
   int exit_status = -1;
   Ctl({"clear"}, &exit_status);
   EXPECT_EQ(exit_status, 0);
-  ASSERT_TRUE(idle->ListDevices().ok());  // behind the AFTER on its stream
+  // Nobody waits for a session that holds nothing, so its listeners may run later than the command
+  // returns; they have a thread of their own.
+  ASSERT_EQ(heard.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  ASSERT_TRUE(idle->ListDevices().ok());  // a second AFTER would be ahead of this on its stream
   told.Unregister();                      // waits for a callback that runs
   EXPECT_EQ(before, 1);
   EXPECT_EQ(after, 1);
