@@ -136,9 +136,11 @@ class Benchmark {
     if (!status.ok()) return FromGrpc(status);
     // What is measured has happened: all were told and answered, but for the one in trouble.
     const v1::OperationResult& result = update.result();
+    // (The one killed in the bare server's round may still be about to be noticed.)
     const size_t gone = what.trouble == Trouble::kKilled ? what.sessions_each : 0;
     const size_t unacked = what.trouble == Trouble::kStopped ? what.sessions_each : 0;
-    if (!acked || !result.ok() || result.gone() != gone || result.unacked() != unacked ||
+    if (!acked || !result.ok() || result.gone() < gone || result.gone() > 2 * gone ||
+        result.unacked() != unacked ||
         result.acked() != holders_->sessions() - gone - unacked) {
       return absl::InternalError(absl::StrCat("the destroy went wrong: ", result.DebugString()));
     }

@@ -1,5 +1,6 @@
 // kcache-bench NAME: see run.sh.
 
+#include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -61,6 +62,8 @@ int Failed(std::string_view what, const absl::Status& status) {
 int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   const std::string program = "/proc/self/exe";
+  // A child that has ended is an error to report, not the end of this process.
+  signal(SIGPIPE, SIG_IGN);
   // Thousands of connections take as many descriptors.
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
