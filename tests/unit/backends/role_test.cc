@@ -306,6 +306,17 @@ class DeviceRoleTest : public ::testing::Test {
     }
   };
 
+  // The first one that the watch tells; empty when it ended without.
+  v1::SecurityEvent NextSecurityEvent() {
+    grpc::ClientContext context;
+    auto events = device_->Watch(&context, v1::WatchRequest());
+    v1::HostEvent event;
+    while (events->Read(&event) && !event.has_security()) {
+    }
+    context.TryCancel();
+    return event.security();
+  }
+
   std::unique_ptr<Client> Connect(uint64_t session_id, const std::string& token = "") {
     auto client = std::make_unique<Client>();
     client->stub = v1::Execution::NewStub(
@@ -432,14 +443,9 @@ TEST_F(DeviceRoleTest, ABadTokenIsRefusedAndReported) {
   auto client = Connect(9, std::string(kTokenBytes, 'x'));
   client->Next();
   EXPECT_EQ(ReasonOf(FromGrpc(client->stream->Finish())), v1::PERMISSION_DENIED);
-  grpc::ClientContext context;
-  auto events = device_->Watch(&context, v1::WatchRequest());
-  v1::HostEvent event;
-  while (events->Read(&event) && !event.has_security()) {
-  }
-  EXPECT_EQ(event.security().what(), "bad execution token");
-  EXPECT_EQ(event.security().pid(), getpid());
-  context.TryCancel();
+  const v1::SecurityEvent event = NextSecurityEvent();
+  EXPECT_EQ(event.what(), "bad execution token");
+  EXPECT_EQ(event.pid(), getpid());
 }
 
 TEST_F(DeviceRoleTest, AForeignUidIsRefusedAndReported) {
@@ -447,14 +453,9 @@ TEST_F(DeviceRoleTest, AForeignUidIsRefusedAndReported) {
   auto client = Connect(9);
   client->Next();
   EXPECT_EQ(ReasonOf(FromGrpc(client->stream->Finish())), v1::PERMISSION_DENIED);
-  grpc::ClientContext context;
-  auto events = device_->Watch(&context, v1::WatchRequest());
-  v1::HostEvent event;
-  while (events->Read(&event) && !event.has_security()) {
-  }
-  EXPECT_EQ(event.security().what(), "foreign uid");
-  EXPECT_EQ(event.security().uid(), getuid());
-  context.TryCancel();
+  const v1::SecurityEvent event = NextSecurityEvent();
+  EXPECT_EQ(event.what(), "foreign uid");
+  EXPECT_EQ(event.uid(), getuid());
 }
 
 TEST_F(DeviceRoleTest, EndsWithItsControlSocketEvenWhileADriverHangs) {
