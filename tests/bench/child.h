@@ -6,7 +6,6 @@
 #define KCACHE_TESTS_BENCH_CHILD_H_
 
 #include <sys/types.h>
-#include <sys/un.h>
 
 #include <memory>
 #include <optional>
@@ -50,7 +49,6 @@ class TemporaryFolder {
   std::string path_;
 };
 
-sockaddr_un UnixAddress(const std::string& path);
 // A listening socket; -1 and a message when there is none.
 int ListenAt(const std::string& path);
 

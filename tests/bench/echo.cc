@@ -1,32 +1,16 @@
 #include "tests/bench/echo.h"
 
-#include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/server_posix.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <condition_variable>
-#include <cstdio>
-#include <cstring>
 #include <mutex>
-#include <utility>
 
 #include "kcache/v1/session.grpc.pb.h"
 
 namespace kcache::bench {
 namespace {
-
-sockaddr_un AddressOf(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
-  return address;
-}
 
 class EchoReactor : public grpc::ServerBidiReactor<v1::ClientMessage, v1::DaemonMessage> {
  public:
@@ -130,18 +114,13 @@ class EchoClientImpl : public EchoClient,
 }  // namespace
 
 int RunEchoServer(const std::string& socket_path, size_t reply_bytes) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
   EchoService service(reply_bytes);
   grpc::ServerBuilder builder;
   builder.RegisterService(&service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  const int listening = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const sockaddr_un address = AddressOf(socket_path);
-  if (bind(listening, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      listen(listening, SOMAXCONN) != 0) {
-    std::perror(socket_path.c_str());
-    return 1;
-  }
+  const int listening = ListenAt(socket_path);
+  if (listening < 0) return 1;
+  TellParent("serving");
   while (true) {
     const int accepted = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (accepted >= 0) grpc::AddInsecureChannelFromFd(server.get(), accepted);
@@ -149,33 +128,11 @@ int RunEchoServer(const std::string& socket_path, size_t reply_bytes) {
 }
 
 std::unique_ptr<EchoServer> EchoServer::Start(const std::string& program, size_t reply_bytes) {
-  char directory[] = "/tmp/kcache-bench.XXXXXX";
-  if (mkdtemp(directory) == nullptr) return nullptr;
-  const std::string path = std::string(directory) + "/echo.sock";
-  const std::string bytes = std::to_string(reply_bytes);
-  const pid_t pid = fork();
-  if (pid == 0) {
-    execl(program.c_str(), program.c_str(), "echo-server", path.c_str(), bytes.c_str(), nullptr);
-    _exit(127);
-  }
-  const sockaddr_un address = AddressOf(path);
-  while (true) {
-    const int probe = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool up =
-        connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-    close(probe);
-    if (up) break;
-    if (waitpid(pid, nullptr, WNOHANG) == pid) return nullptr;
-    usleep(1000);
-  }
-  return std::unique_ptr<EchoServer>(new EchoServer(pid, directory, path));
-}
-
-EchoServer::~EchoServer() {
-  kill(pid_, SIGKILL);
-  waitpid(pid_, nullptr, 0);
-  unlink(socket_.c_str());
-  rmdir(directory_.c_str());
+  std::unique_ptr<EchoServer> server(new EchoServer());
+  server->child_ =
+      Child::Start({program, "echo-server", server->socket(), std::to_string(reply_bytes)});
+  if (server->child_ == nullptr || !server->child_->Listen().has_value()) return nullptr;
+  return server;
 }
 
 std::unique_ptr<EchoClient> EchoClient::Connect(const std::string& socket) {

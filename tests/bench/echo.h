@@ -6,10 +6,10 @@
 #ifndef KCACHE_TESTS_BENCH_ECHO_H_
 #define KCACHE_TESTS_BENCH_ECHO_H_
 
-#include <sys/types.h>
-
 #include <memory>
 #include <string>
+
+#include "tests/bench/child.h"
 
 namespace kcache::bench {
 
@@ -20,15 +20,13 @@ class EchoServer {
  public:
   // Starts `program echo-server`, and waits until it accepts.
   static std::unique_ptr<EchoServer> Start(const std::string& program, size_t reply_bytes);
-  ~EchoServer();
   const std::string& socket() const { return socket_; }
 
  private:
-  EchoServer(pid_t pid, std::string directory, std::string socket)
-      : pid_(pid), directory_(std::move(directory)), socket_(std::move(socket)) {}
-  const pid_t pid_;
-  const std::string directory_;
+  EchoServer() : socket_(folder_.path() + "/echo.sock") {}
+  const TemporaryFolder folder_;
   const std::string socket_;
+  std::unique_ptr<Child> child_;  // last: ends before its socket goes
 };
 
 class EchoClient {
