@@ -4,6 +4,9 @@
 #ifndef KCACHE_CLIENT_AWAIT_H_
 #define KCACHE_CLIENT_AWAIT_H_
 
+#include <sched.h>
+
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -24,10 +27,12 @@ class Arrival {
       MutexLock lock(&mutex_);
       value_.emplace(std::move(value));
     }
+    there_.store(true, std::memory_order_release);
     // Without the lock: whoever wakes up must not have to wait for it.
     arrived_.NotifyAll();
   }
   T Take() {
+    Spin();
     MutexLock lock(&mutex_);
     while (!value_.has_value()) arrived_.Wait(&mutex_);
     return *std::move(value_);
@@ -41,6 +46,19 @@ class Arrival {
   }
 
  private:
+  // A warm answer takes little longer than it takes a processor to fall asleep and be woken again,
+  // so the first moments are spent awake; yielding, so that on a small machine whoever makes the
+  // answer has the processor.
+  static constexpr std::chrono::microseconds kSpin{200};
+
+  void Spin() const {
+    const auto end = std::chrono::steady_clock::now() + kSpin;
+    while (!there_.load(std::memory_order_acquire) && std::chrono::steady_clock::now() < end) {
+      sched_yield();
+    }
+  }
+
+  std::atomic<bool> there_{false};
   Mutex mutex_;
   CondVar arrived_;
   std::optional<T> value_ ABSL_GUARDED_BY(mutex_);

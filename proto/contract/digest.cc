@@ -94,8 +94,8 @@ Digest Sha256::Finish() {
 
 FieldHasher& FieldHasher::Field(std::string_view bytes) {
   const std::array<char, 8> length = LittleEndian(bytes.size());
-  hasher_.Update({length.data(), length.size()});
-  hasher_.Update(bytes);
+  bytes_.append(length.data(), length.size());
+  bytes_.append(bytes);
   return *this;
 }
 

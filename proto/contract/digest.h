@@ -80,10 +80,12 @@ class FieldHasher {
   FieldHasher& Field(const Digest& digest) { return Field(digest.view()); }
   FieldHasher& Integer(uint64_t value);  // as a field of 8 bytes, little-endian
   FieldHasher& Count(size_t items) { return Integer(items); }
-  Digest Finish() { return hasher_.Finish(); }
+  // The digest of all that was appended. The hasher is used up then.
+  Digest Finish() const { return Digest::Of(bytes_); }
 
  private:
-  Sha256 hasher_;
+  // Gathered, then hashed at once: keys are short, and a warm acquire makes two.
+  std::string bytes_;
 };
 
 }  // namespace kcache

@@ -187,7 +187,9 @@ Digest ArtifactKey(const ArtifactFields& fields) {
       .Finish();
 }
 
-absl::StatusOr<std::string> SpecializationBytes(const v1::Specialization& specialization) {
+namespace {
+
+absl::StatusOr<std::string> HashSpecialization(const v1::Specialization& specialization) {
   std::vector<const v1::SpecializationConstant*> constants;
   for (const v1::SpecializationConstant& constant : specialization.constants()) {
     const size_t bytes = constant.value().size();
@@ -214,6 +216,15 @@ absl::StatusOr<std::string> SpecializationBytes(const v1::Specialization& specia
     hasher.Integer(dimension);
   }
   return hasher.Finish().str();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> SpecializationBytes(const v1::Specialization& specialization) {
+  // Most kernels have none.
+  static const std::string* const none = new std::string(*HashSpecialization({}));
+  if (specialization.constants().empty() && !specialization.has_local_size()) return *none;
+  return HashSpecialization(specialization);
 }
 
 Digest HandleKey(const HandleFields& fields) {

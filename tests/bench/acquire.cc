@@ -11,7 +11,7 @@
 namespace kcache::bench {
 namespace {
 
-constexpr int kRounds = 60, kPerRound = 100, kDiscardedRounds = 5;
+constexpr int kRounds = 300, kPerRound = 100, kDiscardedRounds = 20;
 constexpr int kBatch = 256;
 // What an Acquire and a Grant of one of these kernels take on the wire.
 constexpr size_t kRequestBytes = 60, kReplyBytes = 130;
