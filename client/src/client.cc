@@ -243,7 +243,7 @@ absl::Status Client::EndAllocationGroup(const DeviceId& device, const std::strin
   if (impl_->forked()) return internal::ForkedError();
   auto slot = impl_->Slot(device);
   if (!slot.ok()) return slot.status();
-  if (auto context = (*slot)->context()) context->stream->EndGroup(group);
+  if (auto stream = (*slot)->stream()) stream->EndGroup(group);
   return absl::OkStatus();
 }
 
@@ -251,9 +251,9 @@ absl::Status Client::Synchronize(const DeviceId& device) {
   if (absl::Status bad = impl_->CheckMayWait(/*for_daemon=*/false); !bad.ok()) return bad;
   auto slot = impl_->Slot(device);
   if (!slot.ok()) return slot.status();
-  const std::shared_ptr<ContextState> context = (*slot)->context();
-  if (context == nullptr) return absl::OkStatus();
-  return Await<absl::Status>([&](auto done) { context->stream->SynchronizeAll(std::move(done)); });
+  const std::shared_ptr<internal::ExecutionStream> stream = (*slot)->stream();
+  if (stream == nullptr) return absl::OkStatus();  // nothing was ever queued
+  return Await<absl::Status>([&](auto done) { stream->SynchronizeAll(std::move(done)); });
 }
 
 absl::StatusOr<BufferView> Client::Scratch(const DeviceId& device, const std::string& tag,

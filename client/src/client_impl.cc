@@ -101,8 +101,11 @@ void ClientImpl::Close() {
     const Invalidator::ContextMap contexts = std::exchange(self->contexts_, {});
     for (const auto& [id, context] : contexts) context->stream->End(Closed());
   });
-  // So that what this process held is given back before it may end.
-  if (!CallbackScope::active()) goodbye->TakeWithin(kGoodbyePatience);
+  if (CallbackScope::active()) return;
+  // So that what this process held is given back before it may end, and nothing of the transport's runs
+  // any more when it does.
+  goodbye->TakeWithin(kGoodbyePatience);
+  runtime_->transport->AwaitEnds(kGoodbyePatience);
 }
 
 absl::Status ClientImpl::CheckMayWait(bool for_daemon) const {
@@ -566,7 +569,7 @@ void ClientImpl::OnContextInfo(const v1::ContextInfo& info) {
         self->runtime_->executor->Run([self, broken, why] { self->OnStreamBroken(broken, why); });
       });
   contexts_[context->id()] = context;
-  (*slot)->set_context(std::move(context));
+  (*slot)->set_context(context);
 }
 
 // The host is gone; the daemon will say so, too. Until then nothing of it is handed out any more.
@@ -653,12 +656,19 @@ ClientStatistics ClientImpl::statistics() const {
   MutexLock lock(&mutex_);
   statistics.launches = 0;
   for (const auto& [key, slot] : slots_) {
-    if (auto context = slot->context()) statistics.launches += context->stream->launches();
+    if (auto stream = slot->stream()) statistics.launches += stream->launches();
   }
   return statistics;
 }
 
-// ---- the states' ends ---------------------------------------------------------------------------
+// ---- the states ---------------------------------------------------------------------------------
+
+void DeviceSlot::set_context(const std::shared_ptr<ContextState>& context) {
+  std::shared_ptr<ExecutionStream> stream = context->stream;  // the former one goes without the lock
+  MutexLock lock(&mutex_);
+  context_ = context;
+  stream_.swap(stream);
+}
 
 KernelState::KernelState(std::shared_ptr<ContextState> context, std::weak_ptr<ClientImpl> client,
                          const v1::Grant& grant)

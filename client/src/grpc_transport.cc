@@ -61,7 +61,8 @@ class StreamKeeper {
       state_->stopping = true;
       state_->changed.NotifyAll();
     }
-    // In a callback it would wait for itself; the process is not ending then.
+    // In a callback it would wait for itself: what a callback let go of may have been the last to need
+    // the streams. Whoever closes a client waits for them before (AwaitEnds).
     if (CallbackScope::active()) {
       thread_.detach();
     } else {
@@ -87,6 +88,12 @@ class StreamKeeper {
       auto node = live.extract(holder);
       if (!node.empty()) done.push_back(std::move(node.mapped()));
       changed.NotifyAll();
+    }
+    void AwaitEnds(std::chrono::milliseconds patience) {
+      const auto deadline = std::chrono::steady_clock::now() + patience;
+      MutexLock lock(&mutex);
+      while (!live.empty() && changed.WaitUntil(&mutex, deadline)) {
+      }
     }
   };
   const std::shared_ptr<State>& state() const { return state_; }
@@ -218,6 +225,7 @@ class GrpcSessionStream final : public SessionStream,
   }
 
   void OnReadDone(bool ok) override {
+    CallbackScope scope;
     if (!ok) {
       // The daemon has ended the stream, or it broke.
       EndWrites();
@@ -230,10 +238,12 @@ class GrpcSessionStream final : public SessionStream,
   }
 
   void OnWriteDone(bool ok) override {
+    CallbackScope scope;
     if (ok) observer_->OnWritten();
   }
 
   void OnDone(const grpc::Status& status) override {
+    CallbackScope scope;
     absl::Status why = FromGrpc(status);
     if (!why.ok() && ReasonOf(why) == v1::ERROR_REASON_UNSPECIFIED) {
       why = read_any_
@@ -289,6 +299,7 @@ class GrpcExecutionTransport final : public ExecutionTransport,
   }
 
   void OnReadDone(bool ok) override {
+    CallbackScope scope;
     if (!ok) {
       EndWrites();
       return;
@@ -308,10 +319,12 @@ class GrpcExecutionTransport final : public ExecutionTransport,
   }
 
   void OnWriteDone(bool ok) override {
+    CallbackScope scope;
     if (ok) observer_->OnWritten();
   }
 
   void OnDone(const grpc::Status& status) override {
+    CallbackScope scope;
     absl::Status why = FromGrpc(status);
     if (why.ok()) why = absl::UnavailableError("it closed the connection");
     std::exchange(observer_, nullptr)->OnClosed(why);
@@ -364,6 +377,7 @@ class UploadReactor final : public grpc::ClientWriteReactor<v1::UploadRequest> {
   }
 
   void OnDone(const grpc::Status& status) override {
+    CallbackScope scope;
     auto done = std::move(done_);
     absl::StatusOr<v1::UploadReply> reply = std::move(reply_);
     if (!status.ok()) reply = FromGrpc(status);
@@ -399,6 +413,7 @@ class FetchReactor final : public grpc::ClientReadReactor<v1::FetchReply> {
   }
 
   void OnDone(const grpc::Status& status) override {
+    CallbackScope scope;
     auto done = std::move(done_);
     absl::StatusOr<std::string> bytes = std::move(bytes_);
     if (!status.ok()) bytes = FromGrpc(status);
@@ -455,11 +470,14 @@ class GrpcTransport final : public Transport {
     auto call = std::make_shared<Call>();
     call->request = std::move(request);
     call->blobs = Blobs();
-    call->blobs->stub->async()->Missing(&call->context, &call->request, &call->reply,
-                                        [call, done = std::move(done)](const grpc::Status& status) {
-                                          if (status.ok()) return done(std::move(call->reply));
-                                          done(FromGrpc(status));
-                                        });
+    call->blobs->stub->async()->Missing(
+        &call->context, &call->request, &call->reply,
+        [call, done = std::move(done)](const grpc::Status& status) mutable {
+          CallbackScope scope;
+          auto last = std::move(done);  // with what it keeps: gone before the scope
+          if (status.ok()) return last(std::move(call->reply));
+          last(FromGrpc(status));
+        });
   }
 
   void Upload(v1::UploadRequest first, std::vector<BlobPart> blobs,
@@ -480,6 +498,10 @@ class GrpcTransport final : public Transport {
                      [held, done = std::move(done)](absl::StatusOr<std::string> bytes) {
                        done(std::move(bytes));
                      });
+  }
+
+  void AwaitEnds(std::chrono::milliseconds patience) override {
+    keeper_.state()->AwaitEnds(patience);
   }
 
   const std::string& socket() const override { return socket_; }

@@ -17,7 +17,6 @@ namespace kcache {
 namespace {
 
 using internal::BufferState;
-using internal::ContextState;
 
 std::string_view Chars(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -176,9 +175,9 @@ DeviceId Queue::device() const { return slot_ == nullptr ? DeviceId() : slot_->i
 void Queue::SynchronizeAsync(std::function<void(absl::Status)> done) const {
   if (slot_ == nullptr) return done(MakeError(v1::UNKNOWN_QUEUE, "the queue is empty"));
   if (slot_->forked()) return done(internal::ForkedError());
-  const std::shared_ptr<ContextState> context = slot_->context();
-  if (context == nullptr) return done(absl::OkStatus());  // nothing was ever queued
-  context->stream->Synchronize(number_, std::move(done));
+  const std::shared_ptr<internal::ExecutionStream> stream = slot_->stream();
+  if (stream == nullptr) return done(absl::OkStatus());  // nothing was ever queued
+  stream->Synchronize(number_, std::move(done));
 }
 
 absl::Status Queue::Synchronize() const {
@@ -194,7 +193,7 @@ absl::Status Queue::Synchronize() const {
 absl::Status Queue::Flush() const {
   if (slot_ == nullptr) return MakeError(v1::UNKNOWN_QUEUE, "the queue is empty");
   if (slot_->forked()) return internal::ForkedError();
-  if (auto context = slot_->context()) context->stream->Flush();
+  if (auto stream = slot_->stream()) stream->Flush();
   return absl::OkStatus();
 }
 

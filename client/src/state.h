@@ -39,7 +39,9 @@ struct ProgramState {
   std::vector<std::pair<std::string, std::string>> headers;  // name, content: as in the manifest
 };
 
-// One device as this process uses it, through all lives of its context.
+// One device as this process uses it, through all lives of its context. A context keeps its slot, so
+// the slot keeps no context: only the latest one's stream, which knows what a synchronize has to answer
+// after the context has gone.
 class DeviceSlot {
  public:
   DeviceSlot(DeviceId id, std::weak_ptr<ClientImpl> client)
@@ -49,22 +51,25 @@ class DeviceSlot {
   std::shared_ptr<ClientImpl> client() const { return client_.lock(); }
   bool forked() const { return fork_guard_.forked(); }
 
-  // The latest context, alive or not; null before the first.
+  // The latest context, while the client or a handle keeps it.
   std::shared_ptr<ContextState> context() const {
     MutexLock lock(&mutex_);
-    return context_;
+    return context_.lock();
   }
-  void set_context(std::shared_ptr<ContextState> context) {
+  // The latest context's stream, ended or not; null before the first.
+  std::shared_ptr<ExecutionStream> stream() const {
     MutexLock lock(&mutex_);
-    context_.swap(context);
+    return stream_;
   }
+  void set_context(const std::shared_ptr<ContextState>& context);
 
  private:
   const DeviceId id_;
   const std::weak_ptr<ClientImpl> client_;
   const ForkGuard fork_guard_;
   mutable Mutex mutex_;
-  std::shared_ptr<ContextState> context_ ABSL_GUARDED_BY(mutex_);
+  std::weak_ptr<ContextState> context_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ExecutionStream> stream_ ABSL_GUARDED_BY(mutex_);
 };
 
 // One life of one context. Immutable but for `kernels`, which is the executor's.

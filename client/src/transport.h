@@ -8,6 +8,7 @@
 #ifndef KCACHE_CLIENT_TRANSPORT_H_
 #define KCACHE_CLIENT_TRANSPORT_H_
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -92,6 +93,8 @@ class Transport : public BlobTransport {
   // Connects to a device host ("unix:/…").
   virtual std::shared_ptr<ExecutionTransport> OpenExecution(
       const std::string& target, std::shared_ptr<ExecutionObserver> observer) = 0;
+  // Waits until OnClosed of every stream has returned, at most that long. Never in a callback.
+  virtual void AwaitEnds(std::chrono::milliseconds patience) = 0;
   // For messages.
   virtual const std::string& socket() const = 0;
 };

@@ -31,6 +31,7 @@ class HostOnly final : public Transport {
   void Upload(v1::UploadRequest, std::vector<BlobPart>,
               std::function<void(absl::StatusOr<v1::UploadReply>)>) override {}
   void Fetch(v1::FetchRequest, std::function<void(absl::StatusOr<std::string>)>) override {}
+  void AwaitEnds(std::chrono::milliseconds) override {}  // streams end inside the call
   const std::string& socket() const override { return socket_; }
 
   std::shared_ptr<FakeHost> host = std::make_shared<FakeHost>();

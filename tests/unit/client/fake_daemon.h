@@ -209,6 +209,7 @@ class FakeDaemon final : public Transport {
              std::function<void(absl::StatusOr<std::string>)> done) override {
     done("binary of " + request.artifact_key());
   }
+  void AwaitEnds(std::chrono::milliseconds) override {}  // streams end inside the call
   const std::string& socket() const override { return socket_; }
 
   absl::Status upload_failure;

@@ -116,6 +116,32 @@ TEST_F(LaunchTest, BuffersOfALostContextAreRefusedByName) {
          "lost with an earlier context of Fake:0");
 }
 
+// A slot and its contexts, a kernel and its client, a registration: none may keep what is closed.
+TEST_F(LaunchTest, AClosedClientLetsGoOfEverything) {
+  Listen();
+  kernel_ = MustAcquire("typed");
+  ASSERT_TRUE(client_->Scratch(kDevice, "tag", 16).ok());
+  client_->Close();
+  kernel_ = Kernel();
+  buffer_ = Buffer();
+  on_destroy_ = Registration();
+  on_clear_ = Registration();
+  client_ = nullptr;
+  queue_ = Queue();
+  timers_->Drop();
+  EXPECT_EQ(runtime_.use_count(), 1) << "only the fixture's";
+}
+
+TEST_F(LaunchTest, ASynchronizeAfterTheCloseSaysWhatWasLost) {
+  daemon_->host(0)->HoldReplies(true);
+  ASSERT_TRUE(buffer_.Fill(queue_, 0, 8, std::as_bytes(std::span("abc", 4))).ok());
+  kernel_ = Kernel();
+  buffer_ = Buffer();
+  client_->Close();
+  Expect(queue_.Synchronize(), Reason::kCancelled, "closed");
+  EXPECT_TRUE(queue_.Synchronize().ok());
+}
+
 TEST_F(LaunchTest, ProgramsThatCannotBeAreRefused) {
   Expect(Program::FromSource("", "x").status(), Reason::kBadRequest, "language");
   Expect(ProgramBuilder("fake", "x").AddHeader("../up.h", "").Build().status(), Reason::kBadRequest,
