@@ -327,6 +327,12 @@ void ContextDrain::OnSupersederDone() {
   if (superseded_ && !done()) Done();
 }
 
+void ContextDrain::Abandon() {
+  on_change_ = nullptr;
+  on_released_ = nullptr;
+  on_done_ = nullptr;
+}
+
 void ContextDrain::Done() {
   core_->deps.executor->Cancel(timer_);
   MoveTo(Stage::kDone);

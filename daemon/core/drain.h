@@ -73,6 +73,8 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
   void Supersede();
   // That destroy has ended, however it ended: so has this clear.
   void OnSupersederDone();
+  // The core goes while this is under way: nobody is called back any more.
+  void Abandon();
 
   Context* context() const { return context_.get(); }
   const std::string& operation_id() const { return operation_id_; }

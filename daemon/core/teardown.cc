@@ -18,6 +18,18 @@ std::vector<SessionId> Sorted(const std::set<SessionId>& sessions) {
 
 }  // namespace
 
+// A teardown keeps its drains and who waits for it, and their callbacks keep the teardown: such a ring
+// ends with the teardown, or here.
+Teardowns::~Teardowns() {
+  std::vector<TeardownPtr> teardowns;
+  for (const auto& [device, teardown] : devices_) teardowns.push_back(teardown);
+  for (const auto& [context, teardown] : single_contexts_) teardowns.push_back(teardown);
+  for (const TeardownPtr& teardown : teardowns) teardown->on_done.clear();
+  for (const auto& [context, drains] : drains_) {
+    for (const auto& drain : drains) drain->Abandon();
+  }
+}
+
 absl::Duration Teardowns::Grace(uint64_t grace_ms) const {
   const Limits& limits = core_->options.limits;
   if (grace_ms == 0) return limits.grace;

@@ -37,6 +37,8 @@ class Teardowns {
         acquirer_(acquirer),
         operations_(operations),
         notifier_(core) {}
+  // What is under way is abandoned; no drain is called any more.
+  ~Teardowns();
 
   struct DestroyArguments {
     std::vector<DeviceRecord*> devices;
