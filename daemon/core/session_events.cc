@@ -8,6 +8,17 @@
 #include "daemon/core/service_impl.h"
 
 namespace kcache::core {
+namespace {
+
+// What a client names an operation of its own by.
+absl::Status CheckOperationId(const std::string& id) {
+  constexpr size_t kBytes = 16;
+  if (id.empty() || id.size() == kBytes) return absl::OkStatus();
+  return BadRequest(
+      absl::StrCat("operation_id has ", id.size(), " bytes; it has ", kBytes, ", or none"));
+}
+
+}  // namespace
 
 Session* SessionStreamImpl::session() {
   if (session_id_ == 0) return nullptr;
@@ -212,11 +223,8 @@ void ServiceImpl::OnClear(Session* session, const v1::ClearRequest& request) {
   if (OperationPtr outer = operations_.Find(request.operation_id()); outer != nullptr) {
     return AnswerOperation(session, request.request_id(), outer);
   }
-  if (!request.operation_id().empty() && request.operation_id().size() != 16) {
-    return session->SendFailure(
-        request.request_id(), BadRequest(absl::StrCat("operation_id has ",
-                                                      request.operation_id().size(),
-                                                      " bytes; it has 16, or none")));
+  if (absl::Status bad = CheckOperationId(request.operation_id()); !bad.ok()) {
+    return session->SendFailure(request.request_id(), bad);
   }
   std::optional<uint32_t> index;
   if (request.has_index()) index = request.index();
@@ -242,8 +250,12 @@ void ServiceImpl::OnDestroyDevice(Session* session, const v1::DestroyDeviceReque
   if (OperationPtr outer = operations_.Find(request.operation_id()); outer != nullptr) {
     return AnswerOperation(session, request.request_id(), outer);
   }
+  if (absl::Status bad = CheckOperationId(request.operation_id()); !bad.ok()) {
+    return session->SendFailure(request.request_id(), bad);
+  }
+  // The asker's id, so that asking again after a break is the same operation.
   OperationPtr operation = operations_.Create(
-      "", "destroy-device", absl::StrCat(name->ToString(), " of ", session->domain.name),
+      request.operation_id(), "destroy-device", absl::StrCat(name->ToString(), " of ", session->domain.name),
       session->peer, absl::StrCat("session of ", session->Describe()));
   AnswerOperation(session, request.request_id(), operation);
   teardowns_.Destroy(operation, {.devices = {*device},

@@ -633,6 +633,48 @@ TEST(Teardown, ResumeReplaysWhatWasMissedInOneRecord) {
   EXPECT_EQ(t.b->Invalidations()[0].kind(), v1::INVALIDATE_MISSED);
 }
 
+TEST(Teardown, ADestroyAskedForAgainAfterABreakIsTheSameOperation) {
+  TwoClients t;
+  t.b->acks = false;
+  v1::ClientEvent event;
+  event.mutable_destroy_device()->set_request_id(60);
+  event.mutable_destroy_device()->mutable_device()->set_framework("Fake");
+  event.mutable_destroy_device()->set_operation_id(std::string(16, 'o'));
+  t.a->Send(event);
+  t.a->CutStream();
+  t.a->Connect(/*resume=*/true);
+  ASSERT_TRUE(t.a->welcome().resumed());
+  event.mutable_destroy_device()->set_request_id(61);
+  t.a->Send(event);
+  ASSERT_EQ(t.h.service()->Operations().operations_size(), 1);
+  t.b->Ack(t.b->Invalidations()[0]);
+  ASSERT_TRUE(t.a->DoneOf(61));
+  EXPECT_FALSE(t.a->DoneOf(61)->has_error());
+  EXPECT_EQ(t.a->DoneOf(61)->operation_id(), std::string(16, 'o'));
+  EXPECT_THAT(Phases(*t.b), ElementsAre(v1::PHASE_BEFORE, v1::PHASE_AFTER));
+
+  // Too late to join: it is told how that one ended, and the next context stays.
+  ASSERT_TRUE(t.a->GrantOf(t.a->Acquire(t.program, "add")));
+  event.mutable_destroy_device()->set_request_id(62);
+  t.a->Send(event);
+  ASSERT_TRUE(t.a->DoneOf(62));
+  EXPECT_EQ(t.a->DoneOf(62)->operation_id(), std::string(16, 'o'));
+  EXPECT_FALSE(t.h.host(1).exited);
+}
+
+TEST(Teardown, AnOperationIdHasSixteenBytesOrNone) {
+  TwoClients t;
+  v1::ClientEvent event;
+  event.mutable_destroy_device()->set_request_id(60);
+  event.mutable_destroy_device()->mutable_device()->set_framework("Fake");
+  event.mutable_destroy_device()->set_operation_id("short");
+  t.a->Send(event);
+  ASSERT_TRUE(t.a->FailureOf(60));
+  EXPECT_EQ(ReasonOf(*t.a->FailureOf(60)), v1::BAD_REQUEST);
+  EXPECT_THAT(std::string(t.a->FailureOf(60)->message()), HasSubstr("5 bytes"));
+  EXPECT_FALSE(t.h.host(0).exited);
+}
+
 TEST(Teardown, AckAfterAReconnectMidDrain) {
   TwoClients t;
   t.b->reads = false;
