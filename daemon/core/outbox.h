@@ -45,6 +45,8 @@ class Outbox {
 
   size_t events() const { return queue_.size(); }
   size_t bytes() const { return bytes_; }
+  size_t max_events() const { return max_events_; }
+  size_t max_bytes() const { return max_bytes_; }
 
  private:
   // Kept invalidations beyond this are merged into one COVER.

@@ -26,9 +26,13 @@ void Session::Send(v1::DaemonEvent event) {
   if (!fits) {
     // The client does not read. Its leases live on; it may come back on another stream.
     close_pending = true;
-    endpoint->Close(MakeError(v1::LIMIT_EXCEEDED,
-                              "this client does not read what it is sent; its stream is cut",
-                              {{"limit", "max_outbox_events"}}));
+    const std::string waiting = absl::StrCat("this client does not read what it is sent, ",
+                                             outbox.events(), " events of ", outbox.bytes(),
+                                             " bytes are waiting, and its stream is cut");
+    endpoint->Close(
+        outbox.events() > outbox.max_events()
+            ? LimitExceeded("max_outbox_events", outbox.max_events(), waiting)
+            : LimitExceeded("max_outbox_bytes", outbox.max_bytes(), waiting));
     return;
   }
   if (wake_pending) return;
