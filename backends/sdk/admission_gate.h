@@ -1,6 +1,6 @@
 // A gate that can be closed for good: the heart of a fence (G1).
 //
-//   OPEN ──Close()──► CLOSED   (nobody enters any more; Close returns when the last one has left)
+//   OPEN ──Close() or Shut()──► CLOSED   (nobody enters any more; Close returns when the last one has left)
 //
 // Entering costs two atomic operations and never blocks.
 //
@@ -25,6 +25,8 @@ class AdmissionGate {
   void Leave() {
     if (state_.fetch_sub(kOne, std::memory_order_release) == (kOne | kClosed)) state_.notify_all();
   }
+  // Closes for those who come, from wherever; who is inside leaves in his own time.
+  void Shut() { state_.fetch_or(kClosed, std::memory_order_acq_rel); }
   // Closes, and waits until nobody is inside. Idempotent.
   void Close() {
     uint64_t state = state_.fetch_or(kClosed, std::memory_order_acq_rel) | kClosed;

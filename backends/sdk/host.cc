@@ -314,13 +314,18 @@ void Host::Push(v1::HostEvent event) {
 
 bool Host::NextEvents(std::chrono::milliseconds timeout, std::vector<v1::HostEvent>* events) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
-  MutexLock lock(&events_mutex_);
-  while (events_.empty() && !closing_) {
-    if (!events_changed_.WaitUntil(&events_mutex_, deadline)) break;
+  bool serving = true;
+  {
+    MutexLock lock(&events_mutex_);
+    while (events_.empty() && !closing_) {
+      if (!events_changed_.WaitUntil(&events_mutex_, deadline)) break;
+    }
+    events->assign(events_.begin(), events_.end());
+    events_.clear();
+    serving = !closing_;
   }
-  events->assign(events_.begin(), events_.end());
-  events_.clear();
-  return !closing_;
+  if (lost()) gate_.Close();  // whoever was inside when the context died leaves before that is told
+  return serving;
 }
 
 v1::HostUsage Host::Usage() const {
@@ -380,6 +385,7 @@ std::vector<StallWatchdog::QueueProgress> Host::Progress() const {
 
 void Host::Lost(const absl::Status& why) {
   if (lost_.exchange(true)) return;  // the first reason wins
+  gate_.Shut();
   v1::HostEvent event;
   *event.mutable_lost()->mutable_error() = ToProto(why);
   event.mutable_lost()->set_physical(DetailsOf(why).contains("physical"));

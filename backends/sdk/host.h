@@ -3,6 +3,9 @@
 //   NEW ──OpenContext──► SERVING ──Fence(context)──► FENCED ──Teardown──► RELEASED (the process exits)
 //                           └── a kernel's fault, a dead driver ──► LOST (the process exits)
 //
+// LOST admits nothing more either, and the daemon is told only once that is so: it takes the word for a
+// fence, and makes the next context while this process still ends.
+//
 // Independent of every transport: control requests and decoded execution commands come in, replies go
 // to a sink. Fencing is this class's promise (G1): when Fence answers, nothing more is admitted
 // under what it named.
@@ -96,6 +99,7 @@ class Host {
   // Whether somebody watches that queues make progress.
   bool watched() const { return watchdog_ != nullptr; }
   void Lost(const absl::Status& why);
+  bool lost() const { return lost_.load(std::memory_order_acquire); }
   // Whether a status means that the context is dead; then Lost has been called.
   bool NoteIfLost(const absl::Status& status);
   void Security(uint64_t session, const ExecutionPeer& peer, std::string what);

@@ -62,7 +62,7 @@ void SessionEngine::Handle(std::shared_ptr<v1::ExecutionRequest> request) {
     if (context && session) {
       for (const v1::Command& command : request->commands()) HandleOne(request, command);
       for (QueueEngine* queue : touched_) queue->Flush();
-    } else {
+    } else if (!host_->lost()) {  // else the end of the stream answers everything
       for (const v1::Command& command : request->commands()) {
         if (command.has_synchronize()) {
           auto queue = QueueFor(command.queue());

@@ -272,6 +272,7 @@ void Context::PumpLoads() {
         if (self->host_ != nullptr) self->host_->Kill("does not answer");
         return;
       }
+      if (self->state_ == ContextState::kLost) return;  // its waiters have been answered
       HandleCache::Loaded loaded = self->handles_.OnLoaded(*sent, reply);
       for (HandleCall& call : loaded.calls) call.waiter(call.status, call.handle);
       if (!loaded.stale.empty() && self->state_ == ContextState::kAlive) {
@@ -464,8 +465,11 @@ void Context::OnLabel(const v1::LabelChange& change) {
 }
 
 void Context::OnLost(const v1::ContextLost& lost) {
+  auto self = shared_from_this();  // the owner may drop the last other reference
   if (loss_.ok()) loss_ = FromProto(lost.error());  // the first reason wins
+  if (loss_.ok()) loss_ = MakeError(v1::DEVICE_LOST, Describe() + " is lost, its host says");
   if (lost.physical()) owner_->OnPhysicalLoss(this, loss_);
+  owner_->OnContextLost(this);
 }
 
 void Context::OnSecurityEvent(const v1::SecurityEvent& event) {
@@ -479,6 +483,14 @@ void Context::OnUnresponsive(std::string_view why) {
   if (loss_.ok()) loss_ = MakeError(v1::DEVICE_LOST, why);
 }
 
+void Context::Abandon(const absl::Status& why) {
+  AnswerAlive(why);
+  for (HandleCall& call : handles_.Abandon(why)) {
+    deps_->executor->Post(
+        [call = std::move(call)]() mutable { call.waiter(call.status, nullptr); });
+  }
+}
+
 void Context::OnExited(const HostExit& exit) {
   auto self = shared_from_this();  // the owner may drop the last other reference
   if (loss_.ok() && !exit.expected) {
@@ -487,13 +499,7 @@ void Context::OnExited(const HostExit& exit) {
                                    exit.last_words.empty() ? "" : "; last words: ",
                                    exit.last_words));
   }
-  const absl::Status why =
-      loss_.ok() ? MakeError(v1::DEVICE_DESTROYED, Describe() + " was destroyed") : loss_;
-  AnswerAlive(why);
-  for (HandleCall& call : handles_.Abandon(why)) {
-    deps_->executor->Post(
-        [call = std::move(call)]() mutable { call.waiter(call.status, nullptr); });
-  }
+  Abandon(loss_.ok() ? MakeError(v1::DEVICE_DESTROYED, Describe() + " was destroyed") : loss_);
   // Its own call into us is still on the stack.
   deps_->executor->Post([host = std::move(host_)]() mutable { host.reset(); });
   owner_->OnContextExit(this, exit);

@@ -2,12 +2,17 @@
 //
 //   CREATING ──host is up──► ALIVE ──destroy──► DRAINING ──fenced──► RELEASING ──exited──► RELEASED
 //      │                       │                    │                    │
-//      └───────────────────────┴── host died ───────┴────────────────────┘
-//                                      ▼
-//                                    LOST   (while RELEASING: RELEASED, with failures)
+//      └── host died ──────────┴── host died ───────┴────────────────────┘
+//                      ▼       │
+//                    LOST ◄────┘ or says that its context is lost
+//                     (while RELEASING: RELEASED, with failures)
 //
 // MoveTo is the one place that changes the state. A context lives once: the next acquire makes
 // another one, under the next generation, with another context id and another token key (G7).
+//
+// A host that says itself that its context is lost admits nothing more, and ends; that can take a
+// driver long. So an ALIVE context is LOST at its word, and the next one does not wait for the process:
+// until its exit is verified the LOST context is among its device's `exiting` (device_registry.h).
 //
 // Threads: on the executor. Ownership: shared, because answers of the host may arrive after the
 // registry has dropped it; the host process ends with the last reference at the latest.
@@ -46,6 +51,9 @@ class Context;
 class ContextOwner {
  public:
   virtual ~ContextOwner() = default;
+  // The host says that its context is lost: it admits nothing more, and its process is about to end.
+  // The context's state is still what it was; OnContextExit follows.
+  virtual void OnContextLost(Context* context) = 0;
   // The host's process has ended, expected or not. The context's state is still what it was.
   virtual void OnContextExit(Context* context, const HostExit& exit) = 0;
   // The hardware reports a loss for the whole card.
@@ -82,7 +90,7 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   ContextState state() const { return state_; }
   const v1::DeviceInfo& info() const { return info_; }
   v1::ContextRef ref() const;
-  DeviceHost* host() { return host_.get(); }
+  DeviceHost* host() const { return host_.get(); }
   const HandleCache& handles() const { return handles_; }
   const v1::HostUsage& usage() const { return usage_; }
   std::string Describe() const;  // "OpenCL:0 of uid:1000 (generation 2)"
@@ -90,6 +98,8 @@ class Context : public HostObserver, public std::enable_shared_from_this<Context
   void MoveTo(ContextState next);
   // DRAINING: builds under way become stale, their waiters and those of WhenAlive are answered.
   void BeginDraining(const absl::Status& why);
+  // Nothing of it can be had any more: whoever waits for it is told why. Idempotent.
+  void Abandon(const absl::Status& why);
   // STUCK: its host has survived being killed. It stays known until that process is gone after all;
   // another destroy has nothing to drain, and only waits for the process again.
   void set_stuck() { stuck_ = true; }

@@ -55,7 +55,10 @@ absl::StatusOr<std::shared_ptr<Context>> ContextTable::Ensure(DeviceRecord* devi
   });
   if (history.crashes.size() > 1) {
     // The first restart is at once: a single fault should cost no more than a fresh context does.
-    backoff = core_->options.limits.host_backoff * (1 << std::min<size_t>(history.crashes.size(), 6));
+    // Later ones keep a distance from the last death, not from who happens to ask when.
+    const size_t doubled = std::min<size_t>(history.crashes.size() - 2, 6);
+    const absl::Duration distance = core_->options.limits.host_backoff * (1 << doubled);
+    backoff = std::max(backoff, history.crashes.back() + distance - now);
   }
   context->Start(backoff);
   return context;
@@ -66,34 +69,55 @@ Context* ContextTable::Find(uint64_t id) {
   return found == contexts_.end() ? nullptr : found->second.get();
 }
 
-void ContextTable::Remove(Context* context, bool crashed, std::string_view why) {
-  auto device = core_->devices.Find(context->device());
+void ContextTable::Unlink(const Context& context) {
+  auto device = core_->devices.Find(context.device());
   if (device.ok()) {
-    auto found = (*device)->contexts.find(context->domain().name);
-    if (found != (*device)->contexts.end() && found->second.get() == context) {
+    auto found = (*device)->contexts.find(context.domain().name);
+    if (found != (*device)->contexts.end() && found->second.get() == &context) {
       (*device)->contexts.erase(found);
     }
-    if (crashed) {
-      const Limits& limits = core_->options.limits;
-      ContextHistory& history = (*device)->history[context->domain().name];
-      const absl::Duration now = core_->deps.clock->Now();
-      std::erase_if(history.crashes,
-                    [&](absl::Duration at) { return now - at > limits.host_crash_window; });
-      history.crashes.push_back(now);
-      if (static_cast<int>(history.crashes.size()) >= limits.host_crashes_to_hold) {
-        history.on_hold = true;
-        history.hold_reason =
-            absl::StrCat("died ", history.crashes.size(), " times within ",
-                         absl::FormatDuration(limits.host_crash_window), ", last: ", AbslView(why));
-        core_->deps.events->Emit("context-on-hold",
-                                 absl::StrCat((*device)->name.ToString(), " of ",
-                                              context->domain().name, ": ", history.hold_reason),
-                                 {});
-      }
-    }
+    std::erase_if((*device)->exiting, [&](const auto& one) { return one.get() == &context; });
   }
-  const std::string domain = context->domain().name;
-  contexts_.erase(context->id());
+  contexts_.erase(context.id());
+}
+
+void ContextTable::NoteCrash(const Context& context, std::string_view why) {
+  auto device = core_->devices.Find(context.device());
+  if (!device.ok()) return;
+  const Limits& limits = core_->options.limits;
+  ContextHistory& history = (*device)->history[context.domain().name];
+  const absl::Duration now = core_->deps.clock->Now();
+  std::erase_if(history.crashes,
+                [&](absl::Duration at) { return now - at > limits.host_crash_window; });
+  history.crashes.push_back(now);
+  if (static_cast<int>(history.crashes.size()) < limits.host_crashes_to_hold) return;
+  history.on_hold = true;
+  history.hold_reason =
+      absl::StrCat("died ", history.crashes.size(), " times within ",
+                   absl::FormatDuration(limits.host_crash_window), ", last: ", AbslView(why));
+  core_->deps.events->Emit("context-on-hold",
+                           absl::StrCat((*device)->name.ToString(), " of ", context.domain().name,
+                                        ": ", history.hold_reason),
+                           {});
+}
+
+void ContextTable::MoveToExiting(Context* context, std::string_view why) {
+  const std::shared_ptr<Context> self = context->shared_from_this();
+  NoteCrash(*context, why);
+  Unlink(*context);
+  if (auto device = core_->devices.Find(context->device()); device.ok()) {
+    (*device)->exiting.push_back(self);
+  }
+}
+
+void ContextTable::Remove(Context* context, bool crashed, std::string_view why) {
+  const std::shared_ptr<Context> self = context->shared_from_this();
+  if (crashed) NoteCrash(*context, why);
+  Unlink(*context);
+  ForgetDomainIfOver(context->domain().name);
+}
+
+void ContextTable::ForgetDomainIfOver(const std::string& domain) {
   if (core_->options.domain_policy == DomainPolicy::kSession &&
       !core_->sessions.HasDomain(domain)) {
     ForgetDomain(domain);

@@ -3,8 +3,8 @@
 //            probe                    destroy               all contexts released
 //   (none) ────────► UP ────────────────────────► DRAINING ─────────────────────► UP or DOWN
 //                    ▲  ▲                                                            │
-//                    │  └────────────────────────── device-up ───────────────────────┘
-//                    │ probe again
+//                    │  └── device-up, or nobody asked for DOWN and what was STUCK ──┘
+//                    │ probe again                                     has gone
 //               UNAVAILABLE ◄── its backend or driver went away
 //
 // MoveTo is the one place that changes a device's state. A device fans out to its contexts, one for
@@ -48,6 +48,7 @@ struct DeviceRecord {
   v1::DeviceState state = v1::DEVICE_UP;
   std::string reason;  // why not UP
   std::map<std::string, std::shared_ptr<Context>> contexts;  // by trust domain
+  std::vector<std::shared_ptr<Context>> exiting;  // LOST; their hosts' processes are not gone yet
   std::map<std::string, ContextHistory> history;
 
   // The card behind it: its PCI address or uuid; empty when nothing tells.

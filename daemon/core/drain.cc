@@ -74,9 +74,16 @@ void ContextDrain::StartStuck() {
   });
 }
 
+void ContextDrain::StartExit() {
+  was_alive_ = true;
+  MoveTo(Stage::kReleasing);
+  WatchExit();
+}
+
 void ContextDrain::MoveTo(Stage next) {
   stage_ = next;
-  if (core_->deps.history == nullptr) return;
+  // The history's drains are of operations that release something.
+  if (core_->deps.history == nullptr || kind_ == Kind::kExit) return;
   core_->deps.history->Record("drain-stage", {{"operation", ToHex(operation_id_)},
                                               {"context", context_->id()},
                                               {"stage", Name(next)},
@@ -85,7 +92,7 @@ void ContextDrain::MoveTo(Stage next) {
 }
 
 void ContextDrain::RecordStart() const {
-  if (core_->deps.history == nullptr) return;
+  if (core_->deps.history == nullptr || kind_ == Kind::kExit) return;
   std::string slots;
   for (const auto& [slot, incarnation] : slots_) absl::StrAppend(&slots, slot, ".", incarnation, ",");
   core_->deps.history->Record("drain", {{"operation", ToHex(operation_id_)},
@@ -297,6 +304,7 @@ void ContextDrain::OnContextExit(const HostExit& exit) {
     Done();
     return;
   }
+  if (kind_ == Kind::kExit) return Done();
   if (!was_alive_) {
     context_->MoveTo(ContextState::kReleasing);
     context_->MoveTo(ContextState::kReleased);
@@ -313,6 +321,12 @@ void ContextDrain::OnContextExit(const HostExit& exit) {
     outcome_.lost = true;
     context_->MoveTo(ContextState::kLost);
   }
+  Done();
+}
+
+void ContextDrain::OnContextLost() {
+  if (done() || kind_ != Kind::kClear) return;
+  outcome_.lost = true;
   Done();
 }
 

@@ -1,9 +1,11 @@
-// Giving back what one context holds: all of it (destroy), or its handles (clear).
+// Giving back what one context holds: all of it (destroy), or its handles (clear). Of a context that is
+// LOST nothing is left but its host's process (exit): that drain begins RELEASING.
 //
 //   WAITING ──every holder acknowledged, gone, or grace over──► FENCING ──host confirms──► RELEASING
 //      │                                                          │                            │
 //      │                                                          │ no answer: kill            │ released,
 //      │ the host died: nothing is left to wait for               ▼                            ▼ exit verified
+//      │ (for a clear: or says that it is lost)                   │                            │
 //      └────────────────────────────────────────────────────► DONE ◄──────────────────────── DONE
 //
 // Grace is a courtesy, safety is the fence (G1): nothing is released before the host has confirmed
@@ -44,7 +46,7 @@ struct DrainOutcome {
 
 class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
  public:
-  enum class Kind { kDestroy, kClear };
+  enum class Kind { kDestroy, kClear, kExit };
   enum class Stage { kWaiting, kFencing, kReleasing, kDone };
   using Slots = std::vector<std::pair<uint32_t, uint32_t>>;  // (slot, incarnation), newest first
 
@@ -63,12 +65,16 @@ class ContextDrain : public std::enable_shared_from_this<ContextDrain> {
   void Start(const std::vector<SessionId>& holders);
   // Instead, when the context's host was STUCK before: kills it again and waits for its exit.
   void StartStuck();
+  // kExit: waits for the exit that the host has begun, then kills it.
+  void StartExit();
 
   void OnAck(SessionId session);
   void OnNack(SessionId session, std::string why);
   // The session has ended and the host has fenced it.
   void OnHolderGone(SessionId session);
   void OnContextExit(const HostExit& exit);
+  // The host says that its context is lost (kClear): it has no handle any more.
+  void OnContextLost();
   // A destroy of the same context has begun: it releases what this clear would have.
   void Supersede();
   // That destroy has ended, however it ended: so has this clear.

@@ -54,7 +54,8 @@ struct Limits {
   absl::Duration host_idle = absl::Seconds(60);
   absl::Duration host_crash_window = absl::Minutes(1);
   int host_crashes_to_hold = 3;
-  absl::Duration host_backoff = absl::Milliseconds(50);  // doubles with each crash in the window
+  // From a context's second death in the window to its next start; doubles with each further one.
+  absl::Duration host_backoff = absl::Milliseconds(50);
   int compile_crashes_to_refuse = 2;
   absl::Duration refusal = absl::Minutes(10);
   absl::Duration shutdown_grace = absl::Seconds(2);

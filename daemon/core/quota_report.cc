@@ -43,10 +43,12 @@ v1::QuotaList ServiceImpl::Quotas() {
       [&](Session& session) { domains[session.domain.name].push_back(&session); });
   // Of memory: what the hosts last told.
   absl::flat_hash_map<SessionId, SessionMemory> memory;
-  std::map<std::string, std::vector<Context*>> contexts;
+  // By domain and device; with what a LOST context still holds until its process is gone.
+  std::map<std::string, std::map<std::string, uint64_t>> device_bytes;
   contexts_.ForEach([&](Context& context) {
     domains[context.domain().name];
-    contexts[context.domain().name].push_back(&context);
+    device_bytes[context.domain().name][context.device().ToString()] +=
+        context.usage().device_bytes();
     for (const v1::SessionUsage& usage : context.usage().per_session()) {
       SessionMemory& all = memory[usage.session_id()];
       all.device += usage.device_bytes();
@@ -65,10 +67,9 @@ v1::QuotaList ServiceImpl::Quotas() {
               "max_sessions_per_domain");
     lines.Add("leases", contexts_.LeasesOf(domain), limits.max_leases_per_domain,
               "max_leases_per_domain");
-    for (const Context* context : contexts[domain]) {
-      lines.Add(absl::StrCat("device memory of ", context->device().ToString()),
-                context->usage().device_bytes(), limits.max_device_bytes_per_domain,
-                "max_device_bytes_per_domain", "bytes");
+    for (const auto& [device, bytes] : device_bytes[domain]) {
+      lines.Add(absl::StrCat("device memory of ", device), bytes,
+                limits.max_device_bytes_per_domain, "max_device_bytes_per_domain", "bytes");
     }
     const BuildQueue::DomainUse use = core_.builds.UseOf(domain);
     lines.Add("compiles queued", use.queued, limits.max_compiles_queued_per_domain,

@@ -31,6 +31,25 @@ bool InScope(const Context& context, const v1::ListRequest& request) {
   return context.device().InScope(request.family(), index);
 }
 
+void Summarize(const Context& context, v1::ContextSummary* summary) {
+  *summary->mutable_context() = context.ref();
+  summary->set_domain(context.domain().name);
+  summary->set_state(std::string(Name(context.state())));
+  if (context.host() != nullptr) summary->set_host_pid(context.host()->pid());
+  if (context.stuck()) {
+    summary->set_reason("STUCK: its process has not gone since it was killed");
+  } else if (context.state() == ContextState::kLost) {
+    summary->set_reason(absl::StrCat("its process is ending; ",
+                                     AbslView(StdView(context.loss().message()))));
+  }
+  // Of a LOST context nobody holds anything.
+  if (context.state() != ContextState::kLost) summary->set_leases(context.leases());
+  summary->set_handles(context.handles().live());
+  summary->set_device_bytes(context.usage().device_bytes());
+  summary->set_buffers(context.usage().buffers());
+  summary->set_launches(context.usage().launches());
+}
+
 std::string Value(const v1::Define& define) {
   return define.has_value() ? absl::StrCat("\"", define.value(), "\"") : "(no value)";
 }
@@ -145,19 +164,9 @@ v1::AdminDeviceList ServiceImpl::Devices(const v1::ListRequest& request) {
     *entry->mutable_info() = device->info;
     entry->set_physical_id(device->physical());
     for (const auto& [domain, context] : device->contexts) {
-      v1::ContextSummary* summary = entry->add_contexts();
-      *summary->mutable_context() = context->ref();
-      summary->set_domain(domain);
-      summary->set_state(std::string(Name(context->state())));
-      if (context->host() != nullptr) summary->set_host_pid(context->host()->pid());
-      uint64_t leases = 0;
-      for (const auto& [session, count] : context->holders()) leases += count;
-      summary->set_leases(leases);
-      summary->set_handles(context->handles().live());
-      summary->set_device_bytes(context->usage().device_bytes());
-      summary->set_buffers(context->usage().buffers());
-      summary->set_launches(context->usage().launches());
+      Summarize(*context, entry->add_contexts());
     }
+    for (const auto& context : device->exiting) Summarize(*context, entry->add_contexts());
     for (const auto& [domain, history] : device->history) {
       if (!history.on_hold) continue;
       v1::ContextSummary* summary = entry->add_contexts();

@@ -82,7 +82,7 @@ void ServiceImpl::Shutdown(Function<void()> done) {
                            const Operation&) { (*done)(); };
   std::vector<DeviceRecord*> devices;
   for (DeviceRecord* device : core_.devices.All()) {
-    if (!device->contexts.empty()) devices.push_back(device);
+    if (!device->contexts.empty() || !device->exiting.empty()) devices.push_back(device);
   }
   teardowns_.Destroy(operation, {.devices = std::move(devices),
                                  .grace = core_.options.limits.shutdown_grace,
@@ -133,6 +133,8 @@ void ServiceImpl::ProcessExited(const Peer& peer) {
 }
 
 // ---- contexts -----------------------------------------------------------------------------------
+
+void ServiceImpl::OnContextLost(Context* context) { teardowns_.OnContextLost(context); }
 
 void ServiceImpl::OnContextExit(Context* context, const HostExit& exit) {
   teardowns_.OnContextExit(context, exit);

@@ -83,6 +83,7 @@ class ServiceImpl : public Service, private ContextOwner {
   void RetireIdle();
 
   // ContextOwner
+  void OnContextLost(Context* context) override;
   void OnContextExit(Context* context, const HostExit& exit) override;
   void OnPhysicalLoss(Context* context, const absl::Status& why) override;
   void OnContextUsage(Context* context) override;

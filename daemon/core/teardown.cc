@@ -88,12 +88,17 @@ void Teardowns::Destroy(const OperationPtr& operation, DestroyArguments argument
       teardown = running->second;  // two operations, one pair of messages
       operation->result.set_joined(true);
     } else if (!destroying->arguments.domain.empty()) {
-      auto context = device->contexts.find(destroying->arguments.domain);
-      if (context == device->contexts.end()) continue;  // nothing of this domain's is there
-      auto single = single_contexts_.find(context->second->id());
-      if (single != single_contexts_.end()) {
-        teardown = single->second;
-        operation->result.set_joined(true);
+      const std::string& domain = destroying->arguments.domain;
+      const auto context = device->contexts.find(domain);
+      if (context != device->contexts.end()) {
+        const auto single = single_contexts_.find(context->second->id());
+        if (single != single_contexts_.end()) {
+          teardown = single->second;
+          operation->result.set_joined(true);
+        }
+      } else if (std::none_of(device->exiting.begin(), device->exiting.end(),
+                              [&](const auto& one) { return one->domain().name == domain; })) {
+        continue;  // nothing of this domain's is there
       }
     }
     if (teardown == nullptr) teardown = Begin(device, destroying->arguments, operation);
@@ -135,16 +140,18 @@ Teardowns::TeardownPtr Teardowns::Begin(DeviceRecord* device, const DestroyArgum
         contexts.push_back(context);
         continue;
       }
-      // It is going already; this teardown ends after that one.
-      ++teardown->open;
-      teardown->waits_for.push_back(single->second);
-      single->second->on_done.push_back([this, teardown] { OneLess(teardown); });
+      WaitFor(teardown, single->second);  // it is going already
     }
   } else {
     auto context = device->contexts.find(arguments.domain);
     if (context != device->contexts.end()) {
       contexts.push_back(context->second);
       single_contexts_[context->second->id()] = teardown;
+    }
+  }
+  for (const auto& context : device->exiting) {
+    if (teardown->whole_device || context->domain().name == arguments.domain) {
+      WaitFor(teardown, ExitOf(context));
     }
   }
   for (const auto& context : contexts) {
@@ -186,8 +193,6 @@ Teardowns::TeardownPtr Teardowns::Begin(DeviceRecord* device, const DestroyArgum
 
 void Teardowns::AddPart(const TeardownPtr& teardown, const std::shared_ptr<Context>& context,
                         absl::Duration grace) {
-  const size_t index = teardown->parts.size();
-  ++teardown->open;
   std::set<SessionId> holders, concerned;
   if (!context->stuck()) {  // else their leases have been dropped
     for (const auto& [id, leases] : context->holders()) holders.insert(id);
@@ -199,20 +204,51 @@ void Teardowns::AddPart(const TeardownPtr& teardown, const std::shared_ptr<Conte
       concerned.insert(session.id);
     }
   });
+  notifier_.Before(teardown->what, context.get(), Sorted(concerned), holders);
+  AddDrain(teardown, context, ContextDrain::Kind::kDestroy, grace, Sorted(concerned));
+}
+
+void Teardowns::AddDrain(const TeardownPtr& teardown, const std::shared_ptr<Context>& context,
+                         ContextDrain::Kind kind, absl::Duration grace,
+                         std::vector<SessionId> told) {
+  const size_t index = teardown->parts.size();
+  ++teardown->open;
   Part part;
-  part.told = Sorted(concerned);
+  part.told = std::move(told);
   part.drain = std::make_shared<ContextDrain>(
-      core_, context, ContextDrain::Kind::kDestroy, teardown->what.operation_id, grace,
-      core_->options.limits.finish, ContextDrain::Slots{},
+      core_, context, kind, teardown->what.operation_id, grace, core_->options.limits.finish,
+      ContextDrain::Slots{},
       [this, teardown] {
         for (const OperationPtr& operation : teardown->operations) {
           operations_->Changed(operation.get());
         }
       },
       [] {}, [this, teardown, index] { PartDone(teardown, index); });
-  notifier_.Before(teardown->what, context.get(), part.told, holders);
   Register(part.drain);
   teardown->parts.push_back(std::move(part));
+}
+
+void Teardowns::WaitFor(const TeardownPtr& teardown, const TeardownPtr& other) {
+  ++teardown->open;
+  teardown->waits_for.push_back(other);
+  other->on_done.push_back([this, teardown] { OneLess(teardown); });
+}
+
+Teardowns::TeardownPtr Teardowns::ExitOf(const std::shared_ptr<Context>& context) {
+  TeardownPtr& exit = exits_[context->id()];
+  if (exit != nullptr) return exit;
+  exit = std::make_shared<Teardown>();
+  exit->device = core_->devices.Find(context->device()).value();
+  exit->whole_device = false;
+  exit->what.operation_id = operations_->NewId();
+  AddDrain(exit, context, ContextDrain::Kind::kExit, absl::ZeroDuration(), {});
+  const auto& drain = exit->parts.front().drain;
+  if (context->stuck()) {
+    drain->StartStuck();
+  } else {
+    drain->StartExit();
+  }
+  return exit;
 }
 
 // Step 5 for one context: it is RELEASED, LOST or STUCK; its sessions are told.
@@ -229,10 +265,15 @@ void Teardowns::PartDone(const TeardownPtr& teardown, size_t index) {
   acquirer_->DropAllLeases(context);
   if (outcome.stuck) {
     context->set_stuck();
+    core_->deps.events->Emit("host-stuck", outcome.failures.back(),
+                             {{"context", std::to_string(context->id())},
+                              {"device", context->device().ToString()},
+                              {"domain", context->domain().name}});
   } else {
     contexts_->Remove(context, /*crashed=*/outcome.lost, "died while it was being destroyed");
   }
   single_contexts_.erase(context->id());
+  exits_.erase(context->id());
   notifier_.After(teardown->what, context, part.told, outcome.unacked, outcome.lost);
   OneLess(teardown);
 }
@@ -240,23 +281,45 @@ void Teardowns::PartDone(const TeardownPtr& teardown, size_t index) {
 void Teardowns::OneLess(const TeardownPtr& teardown) {
   if (--teardown->open != 0) return;
   DeviceRecord* device = teardown->device;
-  bool stuck = false;
-  for (const Part& part : teardown->parts) stuck |= part.drain->outcome().stuck;
   if (teardown->whole_device) {
     devices_.erase(device);
     if (teardown->stay_down) {
       device->MoveTo(v1::DEVICE_DOWN_STATE, teardown->down_reason);
-    } else if (stuck) {
+    } else if (Stuck(*teardown)) {
       device->MoveTo(v1::DEVICE_DOWN_STATE, "a device host could not be ended");
     } else if (device->state == v1::DEVICE_DRAINING_STATE) {
       device->MoveTo(v1::DEVICE_UP, "");
     }
   }
+  RaiseIfFree(device);
   notifier_.After(teardown->what, nullptr, teardown->others, {}, false);
   teardown->done = true;
   auto on_done = std::move(teardown->on_done);
   teardown->on_done.clear();
   for (auto& call : on_done) call();
+}
+
+bool Teardowns::Stuck(const Teardown& teardown) {
+  const auto stuck = [](const Part& part) { return part.drain->outcome().stuck; };
+  return std::any_of(teardown.parts.begin(), teardown.parts.end(), stuck) ||
+         std::any_of(teardown.waits_for.begin(), teardown.waits_for.end(),
+                     [](const TeardownPtr& other) { return Stuck(*other); });
+}
+
+void Teardowns::RaiseIfFree(DeviceRecord* device) {
+  if (device->state != v1::DEVICE_DOWN_STATE || devices_.contains(device) ||
+      core_->durable.down.contains(device->name.ToString())) {
+    return;  // in use as a device, still being destroyed, or kept down by an operator
+  }
+  for (const auto& [domain, context] : device->contexts) {
+    if (context->stuck()) return;
+  }
+  for (const auto& context : device->exiting) {
+    if (context->stuck()) return;
+  }
+  device->MoveTo(v1::DEVICE_UP, "");
+  core_->deps.events->Emit(
+      "device-up", device->name.ToString() + " is UP again: what could not be ended has gone", {});
 }
 
 void Teardowns::AddOutcome(const DrainOutcome& outcome, v1::OperationResult* result) {
@@ -303,7 +366,7 @@ void Teardowns::Report(const std::shared_ptr<Destroying>& destroying,
   bool stuck = false, has_nodes = false, ours = false;
   for (const TeardownPtr& teardown : destroying->teardowns) {
     AddResults(*teardown, false, &result);
-    for (const Part& part : teardown->parts) stuck |= part.drain->outcome().stuck;
+    stuck |= Stuck(*teardown);
   }
   for (const DeviceRecord* device : destroying->arguments.devices) {
     has_nodes |= !device->info.device_nodes().empty();
@@ -566,21 +629,42 @@ void Teardowns::OnSessionEnded(Session* session) {
   }
 }
 
+void Teardowns::OnContextLost(Context* context) {
+  // Else a destroy is under way: it ends with the process, and its AFTER says so.
+  if (context->state() != ContextState::kAlive) return;
+  if (auto found = drains_.find(context->id()); found != drains_.end()) {
+    const auto clears = found->second;
+    for (const auto& clear : clears) clear->OnContextLost();
+  }
+  const std::shared_ptr<Context> self = context->shared_from_this();
+  context->Abandon(context->loss());
+  Lose(context);
+  contexts_->MoveToExiting(context, StdView(context->loss().message()));
+  ExitOf(self);
+}
+
 void Teardowns::OnContextExit(Context* context, const HostExit& exit) {
   auto found = drains_.find(context->id());
-  bool destroying = false;
+  bool going = false;
   if (found != drains_.end()) {
     const auto drains = found->second;
     for (const auto& drain : drains) {
-      destroying |= drain->kind() == ContextDrain::Kind::kDestroy;
+      going |= drain->kind() != ContextDrain::Kind::kClear;
       drain->OnContextExit(exit);
     }
   }
-  if (destroying) return;  // that operation's AFTER says it
+  if (going) return;  // that operation's AFTER says it; or it has been told before
   if (context->state() != ContextState::kCreating && context->state() != ContextState::kAlive) {
     contexts_->Remove(context, /*crashed=*/false, "");  // a STUCK one went after all
+    if (auto device = core_->devices.Find(context->device()); device.ok()) RaiseIfFree(*device);
     return;
   }
+  Lose(context);
+  contexts_->Remove(context, /*crashed=*/true, StdView(context->loss().message()));
+}
+
+// An event of its own, which stands for BEFORE and AFTER.
+void Teardowns::Lose(Context* context) {
   const absl::Status why = context->loss();
   context->MoveTo(ContextState::kLost);
   ++core_->counters.host_crashes;
@@ -592,7 +676,6 @@ void Teardowns::OnContextExit(Context* context, const HostExit& exit) {
                             {"device", context->device().ToString()},
                             {"domain", context->domain().name}});
   notifier_.Lost(*context, Sorted(told), why, operations_->NewId());
-  contexts_->Remove(context, /*crashed=*/true, StdView(why.message()));
 }
 
 void Teardowns::DescribeParts(const std::vector<const Part*>& parts,

@@ -8,6 +8,10 @@
 // Order of a destroy (guarantees G1, G2, G3, G12): DRAINING and stale builds; BEFORE; wait; fence;
 // release, newest first; exit verified; RELEASED; AFTER; then the result with the first failure.
 //
+// A context that is LOST outside any destroy is told at once, and so is the way free for the next one.
+// Its process is looked after here until it is gone: nobody is told of that any more, but a destroy of
+// its device waits for it, and one that cannot be ended is reported as STUCK.
+//
 // Threads: on the executor.
 
 #ifndef KCACHE_DAEMON_CORE_TEARDOWN_H_
@@ -71,6 +75,7 @@ class Teardowns {
   void OnNack(Session* session, const v1::Nack& nack);
   // The session has ended: hosts fence it, then drains count it as gone.
   void OnSessionEnded(Session* session);
+  void OnContextLost(Context* context);
   void OnContextExit(Context* context, const HostExit& exit);
 
   // Grace within the limits: 0 is the default.
@@ -91,7 +96,7 @@ class Teardowns {
     std::vector<Part> parts;
     std::vector<SessionId> others;  // told, without a context of theirs in it
     std::vector<OperationPtr> operations;
-    size_t open = 0;                // parts, and teardowns of single contexts it waits for
+    size_t open = 0;                // parts, and teardowns it waits for
     std::vector<std::shared_ptr<Teardown>> waits_for;
     std::vector<std::function<void()>> on_done;
     bool done = false;
@@ -119,6 +124,17 @@ class Teardowns {
                     const OperationPtr& operation);
   void AddPart(const TeardownPtr& teardown, const std::shared_ptr<Context>& context,
                absl::Duration grace);
+  void AddDrain(const TeardownPtr& teardown, const std::shared_ptr<Context>& context,
+                ContextDrain::Kind kind, absl::Duration grace, std::vector<SessionId> told);
+  // `teardown` ends after `other`, and with its failures.
+  void WaitFor(const TeardownPtr& teardown, const TeardownPtr& other);
+  // The exit of a LOST context's process, under way or begun now.
+  TeardownPtr ExitOf(const std::shared_ptr<Context>& context);
+  // LOST outside any destroy.
+  void Lose(Context* context);
+  static bool Stuck(const Teardown& teardown);
+  // UP again when it was DOWN for a STUCK host alone, and none is left.
+  void RaiseIfFree(DeviceRecord* device);
   void PartDone(const TeardownPtr& teardown, size_t index);
   void OneLess(const TeardownPtr& teardown);
   void FinishDestroying(const std::shared_ptr<Destroying>& destroying);
@@ -142,6 +158,7 @@ class Teardowns {
   Notifier notifier_;
   std::map<DeviceRecord*, TeardownPtr> devices_;      // whole devices under way
   std::map<ContextId, TeardownPtr> single_contexts_;  // single contexts under way
+  std::map<ContextId, TeardownPtr> exits_;            // of LOST contexts, under way
   std::map<ContextId, std::vector<std::shared_ptr<ContextDrain>>> drains_;
   std::deque<std::shared_ptr<Clearing>> clears_;  // the front one runs
 };

@@ -306,7 +306,8 @@ std::vector<Option> MakeOptions() {
                       1000, "Crashes in the window after which the context is put on hold."));
   o.push_back(Duration("hosts.backoff", KCACHE_FIELD(core.limits.host_backoff),
                        absl::ZeroDuration(), absl::Minutes(10),
-                       "Wait before a crashed context is made again; doubles with each crash."));
+                       "Wait from a context's second crash to its next start; doubles with each "
+                       "further one. After the first it starts at once."));
   o.push_back(Duration("hosts.stalled_kernel", KCACHE_FIELD(core.limits.stalled_kernel),
                        absl::ZeroDuration(), never,
                        "A host whose kernel makes no progress for this long is ended; 0: never."));

@@ -4,7 +4,10 @@
 #include <prometheus/text_serializer.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdio>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -82,12 +85,16 @@ std::string MetricsText(const MetricsInput& input) {
                                      device.info().device().index())}});
   }
   for (const v1::AdminDevice& device : input.devices.devices()) {
+    // A domain may have more than one on a device: its LOST context's process may still be ending.
+    std::map<std::string, uint64_t> bytes;
     for (const v1::ContextSummary& context : device.contexts()) {
-      f.Gauge("kcached_context_device_bytes", "Device memory of buffers in a context.",
-              context.device_bytes(),
+      bytes[context.domain()] += context.device_bytes();
+    }
+    for (const auto& [domain, used] : bytes) {
+      f.Gauge("kcached_context_device_bytes", "Device memory of a trust domain's buffers.", used,
               {{"device", absl::StrCat(device.info().device().framework(), ":",
                                        device.info().device().index())},
-               {"domain", context.domain()}});
+               {"domain", domain}});
     }
   }
   for (const auto& [kind, count] : input.events) {

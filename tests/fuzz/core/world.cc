@@ -401,6 +401,9 @@ void World::HostDoes() {
     case 8:
       host->teardown_finishes = !host->teardown_finishes;
       return;
+    case 9:
+      if (host->started && !host->exited) host->SayLost("illegal address");
+      return;
     default:
       if (host->started) host->Exit("killed by SIGSEGV");
   }

@@ -59,6 +59,14 @@ struct HostRecord {
     held.clear();
     for (auto& answer : answers) answer();
   }
+  // Its context is lost, it says; its process goes on until Exit.
+  void SayLost(const std::string& why, bool physical = false) {
+    v1::ContextLost lost;
+    *lost.mutable_error() = ToProto(MakeError(v1::KERNEL_FAULT, why));
+    lost.set_physical(physical);
+    HostObserver* told = observer;
+    executor->Run([told, lost] { told->OnLost(lost); });
+  }
   void Exit(const std::string& what, bool expected = false) {
     if (exited) return;
     exited = true;
