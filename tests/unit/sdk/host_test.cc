@@ -6,13 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
+#include <future>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "backends/sdk/session_engine.h"
+#include "contract/error_reason.h"
 #include "contract/lease_token.h"
 
 namespace kcache::backend {
@@ -96,10 +100,11 @@ class HeldFamily : public Family {
   const std::shared_ptr<HeldContext::Record> record_;
 };
 
-class DroppingSink : public ReplySink {
+class CountingSink : public ReplySink {
  public:
-  void Send(v1::Reply) override {}
+  void Send(v1::Reply) override { ++sent; }
   void Close(const absl::Status&) override {}
+  std::atomic<int> sent{0};
 };
 
 class HostTest : public ::testing::Test {
@@ -142,8 +147,13 @@ class HostTest : public ::testing::Test {
     attach.mutable_context()->set_context_id(1);
     attach.mutable_context()->set_generation(1);
     attach.set_token(authority_.SignSession(identity).str());
-    auto session = host_.Attach(attach, {}, std::make_shared<DroppingSink>());
+    auto session = host_.Attach(attach, {}, sink_);
     EXPECT_TRUE(session.ok()) << session.status();
+    (*session)->Handle(OneLaunch(identity));
+    EXPECT_EQ((*session)->in_flight(), 1u);
+    return *session;
+  }
+  std::shared_ptr<v1::ExecutionRequest> OneLaunch(const SessionIdentity& identity) {
     auto request = std::make_shared<v1::ExecutionRequest>();
     v1::LeaseRef* lease = request->add_commands()->mutable_bind()->mutable_lease();
     lease->set_incarnation(1);
@@ -153,9 +163,7 @@ class HostTest : public ::testing::Test {
     launch->set_incarnation(1);
     launch->mutable_grid()->set_x(1);
     launch->mutable_local()->set_x(1);
-    (*session)->Handle(request);
-    EXPECT_EQ((*session)->in_flight(), 1u);
-    return *session;
+    return request;
   }
 
   void FenceSlot() {
@@ -174,6 +182,7 @@ class HostTest : public ::testing::Test {
   HeldFamily family_;
   Host host_;
   TokenAuthority authority_;
+  std::shared_ptr<CountingSink> sink_ = std::make_shared<CountingSink>();
 };
 
 TEST_F(HostTest, G1WhatASessionLeftInFlightHoldsOffTheReleaseOfItsKernel) {
@@ -205,6 +214,36 @@ TEST_F(HostTest, G1ATeardownWaitsForWhatAnEndedSessionLeftInFlight) {
   patient.set_finish_ms(60000);
   EXPECT_TRUE(host_.Teardown(patient)->finished());
   EXPECT_EQ(ReleasedKernels(), 1);
+}
+
+// The daemon makes the next context at this word, while this process still ends.
+TEST_F(HostTest, G1ALossIsToldOnlyWhenNobodyIsInsideAnyMore) {
+  std::vector<v1::HostEvent> events;  // the labels of what was loaded
+  host_.NextEvents(std::chrono::milliseconds(0), &events);
+  ASSERT_TRUE(host_.gate()->Enter());
+  host_.Lost(MakeError(v1::KERNEL_FAULT, "illegal address"));
+  EXPECT_FALSE(host_.gate()->Enter());
+  std::atomic<bool> left{false};
+  auto told_after_leaving = std::async(std::launch::async, [&] {
+    host_.NextEvents(std::chrono::minutes(1), &events);
+    return left.load();
+  });
+  left = true;
+  host_.gate()->Leave();
+  EXPECT_TRUE(told_after_leaving.get());
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].lost().error().reason(), v1::KERNEL_FAULT);
+}
+
+// Its session hears LOST, or that the stream is gone: no answer of a host that knows nothing any more.
+TEST_F(HostTest, G1AfterALossNothingIsAdmittedAndNothingAnswered) {
+  auto session = Launching();
+  host_.Lost(MakeError(v1::KERNEL_FAULT, "illegal address"));
+  auto request = OneLaunch({.context_id = 1, .generation = 1, .session_id = kSession});
+  request->add_commands()->mutable_synchronize()->set_request_id(7);
+  session->Handle(request);
+  EXPECT_EQ(session->in_flight(), 1u) << "the one that was there before";
+  EXPECT_EQ(sink_->sent, 0);
 }
 
 }  // namespace
