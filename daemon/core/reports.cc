@@ -163,10 +163,10 @@ v1::AdminDeviceList ServiceImpl::Devices(const v1::ListRequest& request) {
     v1::AdminDevice* entry = list.add_devices();
     *entry->mutable_info() = device->info;
     entry->set_physical_id(device->physical());
+    for (const auto& context : device->exiting) Summarize(*context, entry->add_contexts());
     for (const auto& [domain, context] : device->contexts) {
       Summarize(*context, entry->add_contexts());
     }
-    for (const auto& context : device->exiting) Summarize(*context, entry->add_contexts());
     for (const auto& [domain, history] : device->history) {
       if (!history.on_hold) continue;
       v1::ContextSummary* summary = entry->add_contexts();

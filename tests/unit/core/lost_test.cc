@@ -56,8 +56,8 @@ TEST(Lost, G8TheNextAcquireDoesNotWaitForTheProcess) {
   auto again = t.client->GrantOf(t.client->Acquire(t.program, "add"));
   ASSERT_TRUE(again) << "the old process is still there: " << !t.h.host(0).exited;
   EXPECT_FALSE(t.h.host(0).exited);
-  EXPECT_THAT(StatesOf(t.Device()), ElementsAre("ALIVE", "LOST"));
-  EXPECT_EQ(t.Device().contexts(1).host_pid(), 10000);
+  EXPECT_THAT(StatesOf(t.Device()), ElementsAre("LOST", "ALIVE"));
+  EXPECT_EQ(t.Device().contexts(0).host_pid(), 10000);
   t.h.host(0).Exit("exited with 70");
   t.h.Settle();
   EXPECT_THAT(StatesOf(t.Device()), ElementsAre("ALIVE"));
@@ -99,7 +99,6 @@ TEST(Lost, AProcessThatDoesNotEndIsKilledThenStuckAndTheNewOneGoesOn) {
   t.h.host(0).ignore_kill = true;
   t.Fault();
   ASSERT_TRUE(t.client->GrantOf(t.client->Acquire(t.program, "add")));
-  t.client->acks = true;
   const absl::Duration limit = Limits().kill_verify;
   t.h.executor.Advance(limit - absl::Milliseconds(1));
   EXPECT_FALSE(t.h.host(0).killed) << "it ends by itself, if it can";
@@ -109,8 +108,8 @@ TEST(Lost, AProcessThatDoesNotEndIsKilledThenStuckAndTheNewOneGoesOn) {
   t.client->Renew();
   t.h.executor.Advance(limit);
   EXPECT_TRUE(t.h.events.Saw("host-stuck"));
-  ASSERT_THAT(StatesOf(t.Device()), ElementsAre("ALIVE", "LOST"));
-  EXPECT_THAT(t.Device().contexts(1).reason(), HasSubstr("STUCK"));
+  ASSERT_THAT(StatesOf(t.Device()), ElementsAre("LOST", "ALIVE"));
+  EXPECT_THAT(t.Device().contexts(0).reason(), HasSubstr("STUCK"));
   EXPECT_EQ(t.Device().info().state(), v1::DEVICE_UP);
   EXPECT_FALSE(t.h.host(1).killed);
   EXPECT_EQ(t.h.service()->Status().leases(), 1u);
