@@ -2,7 +2,9 @@
 //
 // A backend registers one Backend. The suite's tests are the same for all; a test that a backend
 // cannot pass by nature is excluded by name with the reason, and the summary prints it. There is no
-// other way to skip.
+// other way to skip. Where a guarantee has a way out that is part of it (a process that the kernel does
+// not end in time is STUCK, and says so), a backend whose driver takes that way is allowed it by name,
+// with the reason; the rest of the test holds all the same, and the summary prints that it was used.
 //
 // Kernels take buffers first, then scalars, and compute what Role says, so that the tests need not
 // know whose they are. Sizes: `uint` is 32 bits.
@@ -78,6 +80,7 @@ struct Backend {
     return "#define HEADER_SCALE " + std::to_string(scale) + "u\n";
   };
   std::vector<Exclusion> exclusions;
+  std::vector<Exclusion> allowances;
 
   // What can be compiled for without a device, and the artifact's format. Empty: nothing.
   std::string compile_architecture;
@@ -91,8 +94,8 @@ struct Backend {
   std::string driver_variable;
   std::string driver_place;
 
-  // Exclusions that depend on the devices found.
-  std::function<std::vector<Exclusion>(const std::vector<DeviceInfo>&)> exclusions_of_devices;
+  // What depends on the devices found: there is at least one. None: nothing does.
+  std::function<void(const std::vector<DeviceInfo>&, Backend*)> adapt;
 
   std::string family() const { return framework.substr(0, framework.find('/')); }
 };

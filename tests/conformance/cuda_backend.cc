@@ -178,6 +178,15 @@ extern "C" __global__ void flagged(unsigned* out) {
   backend.artifact_format = "code-object";
   backend.exclusions.push_back(
       {"Invalidation.FamilyEventReachesTheVariant", "HIP has no variants"});
+  backend.adapt = [](const std::vector<DeviceInfo>& devices, Backend* adapted) {
+    if (!devices[0].architecture.starts_with("sm_")) return;
+    // On NVIDIA's platform the compiler is CUDA's.
+    const Backend cuda = CudaBackend();
+    adapted->kernels[Role::kFlag].source = cuda.kernels.at(Role::kFlag).source;
+    adapted->flag_flags = cuda.flag_flags;
+    adapted->compile_architecture = cuda.compile_architecture;
+    adapted->artifact_format = cuda.artifact_format;
+  };
   return backend;
 }
 

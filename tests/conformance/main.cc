@@ -1,7 +1,7 @@
 // kcache_conformance --backend=NAME [GoogleTest flags]
 //
 // Runs the suite against one backend through a daemon of its own. Prints what is excluded, with the
-// reason, and last `summary: backend=… passed=… failed=… excluded=…`. Exit status 0: nothing
+// reason, and last `summary: backend=… passed=… failed=… excluded=… allowed=…`. Exit status 0: nothing
 // failed, and nothing was skipped that is not excluded; 77: the backend has no device here and
 // nothing that can be checked without one.
 
@@ -61,7 +61,8 @@ int Run(const Backend& backend) {
   const absl::Status started = suite.Start(backend);
   if (!started.ok()) {
     std::fprintf(stderr, "%s\n", started.ToString().c_str());
-    std::printf("summary: backend=%s passed=0 failed=1 excluded=0\n", backend.name.c_str());
+    std::printf("summary: backend=%s passed=0 failed=1 excluded=0 allowed=0\n",
+                backend.name.c_str());
     return 1;
   }
   for (const DeviceInfo& device : suite.devices()) {
@@ -82,8 +83,13 @@ int Run(const Backend& backend) {
   for (const auto& [reason, tests] : tally.excluded) {
     std::printf("excluded, %s:\n  %s\n", reason.c_str(), absl::StrJoin(tests, "\n  ").c_str());
   }
-  std::printf("summary: backend=%s passed=%d failed=%d excluded=%d\n", backend.name.c_str(),
-              tally.passed, tally.failed, tally.excluded_count());
+  size_t allowed = 0;
+  for (const auto& [reason, tests] : suite.allowed()) {
+    allowed += tests.size();
+    std::printf("allowed, %s:\n  %s\n", reason.c_str(), absl::StrJoin(tests, "\n  ").c_str());
+  }
+  std::printf("summary: backend=%s passed=%d failed=%d excluded=%d allowed=%zu\n",
+              backend.name.c_str(), tally.passed, tally.failed, tally.excluded_count(), allowed);
   if (outcome != 0 || tally.failed > 0) return 1;
   return tally.passed > 0 ? 0 : 77;
 }

@@ -72,11 +72,7 @@ absl::Status Suite::Start(Backend backend) {
     }
   }
   if (!devices_.empty()) {
-    if (backend_.exclusions_of_devices) {
-      for (Exclusion& exclusion : backend_.exclusions_of_devices(devices_)) {
-        backend_.exclusions.push_back(std::move(exclusion));
-      }
-    }
+    if (backend_.adapt) backend_.adapt(devices_, &backend_);
     return absl::OkStatus();
   }
   unavailable_ = "no device";
@@ -96,6 +92,16 @@ std::string Suite::ExclusionOf(const std::string& test) const {
     if (Matches(exclusion.test, test)) return exclusion.reason;
   }
   return {};
+}
+
+bool Suite::UseAllowance() {
+  const std::string test = CurrentTest();
+  for (const Exclusion& allowance : backend_.allowances) {
+    if (!Matches(allowance.test, test)) continue;
+    allowed_[allowance.reason].push_back(test);
+    return true;
+  }
+  return false;
 }
 
 void Conformance::SetUp() {

@@ -54,6 +54,10 @@ class Suite {
 
   // Why the test is excluded; empty: it is not.
   std::string ExclusionOf(const std::string& test) const;
+  // Whether the running test may take the way out that its guarantee has; then it is noted.
+  bool UseAllowance();
+  // reason → tests that took it
+  const std::map<std::string, std::vector<std::string>>& allowed() const { return allowed_; }
 
   // `environment` is added to the backend's.
   absl::StatusOr<std::unique_ptr<testing::PrivateDaemon>> NewDaemon(
@@ -66,6 +70,7 @@ class Suite {
   DeviceList all_;
   std::vector<DeviceInfo> devices_;
   std::string unavailable_;
+  std::map<std::string, std::vector<std::string>> allowed_;
 };
 
 // Skips what is excluded, and connects.
