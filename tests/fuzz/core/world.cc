@@ -366,7 +366,7 @@ void World::WorkersDo() {
 
 void World::HostDoes() {
   FakeHosts& hosts = harness_.hosts;
-  const int what = bytes_->ConsumeIntegralInRange<int>(0, 9);
+  const int what = bytes_->ConsumeIntegralInRange<int>(0, 10);
   if (what == 0) {
     hosts.hold_starts = !hosts.hold_starts;
     return;
