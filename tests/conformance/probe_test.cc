@@ -1,6 +1,7 @@
 // What the daemon says of the backend's devices.
 
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 
@@ -140,6 +141,48 @@ TEST_F(Probe, UnknownDeviceListsTheKnown) {
 }
 
 // A family that cannot be used here is listed with the reason, and is no obstacle to the others.
+// One daemon serves every family there is at once, and what becomes of one is nothing to the others.
+TEST_F(Families, AllServeInOneDaemonAndDestroyingOneLeavesTheOthers) {
+  if (Suite::Get().devices().empty()) GTEST_SKIP() << Suite::Get().unavailable();
+  std::map<std::string, Backend> others;  // by family
+  for (Backend& other : AllBackends()) {
+    if (other.family() != backend().family()) others.emplace(other.family(), std::move(other));
+  }
+  std::vector<std::pair<const Backend*, DeviceId>> served;
+  for (const DeviceInfo& device : Suite::Get().all_devices().devices) {
+    const auto other = others.find(device.id.framework);
+    if (other == others.end() || device.id.index != 0) continue;
+    served.emplace_back(&other->second, device.id);
+    RunVectorAddOf(other->second, client(), device.id, 1000);
+  }
+  ASSERT_FALSE(served.empty()) << "this daemon has the fake family at least";
+  RunVectorAdd(client(), device(), 1000);
+  if (HasFatalFailure()) return;
+
+  std::map<DeviceId, Kernel> held;
+  for (const auto& [other, id] : served) {
+    held[id] = AcquireOf(*other, client(), Role::kIncrement, id);
+    ASSERT_FALSE(held[id].empty()) << id.ToString();
+  }
+  auto update = Admin(Suite::Get().daemon().admin_socket()).DestroyDevice(device());
+  ASSERT_TRUE(update.ok()) << update.status();
+  ASSERT_TRUE(update->result().ok()) << update->ShortDebugString();
+  for (const auto& [other, id] : served) {
+    // The lease from before the destroy is as good as it was.
+    auto queue = client().GetQueue(id);
+    ASSERT_TRUE(queue.ok()) << queue.status();
+    auto buffer = client().Allocate(id, 64 * sizeof(uint32_t));
+    ASSERT_TRUE(buffer.ok()) << buffer.status();
+    std::vector<uint32_t> values(64, 41);
+    KCACHE_ASSERT_OK(buffer->Write(*queue, values));
+    KCACHE_ASSERT_OK(held[id].Launch(*queue, Linear(1), *buffer));
+    KCACHE_ASSERT_OK(buffer->Read(*queue, &values));
+    EXPECT_THAT(values, ::testing::Each(42u)) << id.ToString();
+    RunVectorAddOf(*other, client(), id, 1000);
+  }
+  RunVectorAdd(client(), device(), 1000);
+}
+
 TEST_F(Families, MissingOnesSayWhy) {
   const DeviceList& list = Suite::Get().all_devices();
   for (const UnavailableFamily& family : list.unavailable) {

@@ -142,15 +142,20 @@ Queue Conformance::queue(uint32_t number, size_t device_number) {
 
 absl::StatusOr<Program> Conformance::ProgramOf(
     Role role, const std::function<void(KernelSource&)>& change) const {
-  const auto found = backend().kernels.find(role);
-  if (found == backend().kernels.end()) {
-    return absl::NotFoundError(absl::StrCat("backend ", backend().name,
+  return ProgramOf(backend(), role, change);
+}
+
+absl::StatusOr<Program> Conformance::ProgramOf(
+    const Backend& of, Role role, const std::function<void(KernelSource&)>& change) {
+  const auto found = of.kernels.find(role);
+  if (found == of.kernels.end()) {
+    return absl::NotFoundError(absl::StrCat("backend ", of.name,
                                             " registers no kernel for the role ",
                                             std::string(RoleName(role))));
   }
   KernelSource source = found->second;
   if (role == Role::kHeader && source.headers.empty()) {
-    source.headers = {{"scale.h", backend().header(3)}};
+    source.headers = {{"scale.h", of.header(3)}};
     source.defines = {{"OFFSET", "11u"}};
   }
   if (change) change(source);
@@ -184,11 +189,16 @@ Kernel Conformance::Acquire(Role role, const Specialization& specialization, siz
 }
 
 Kernel Conformance::AcquireFrom(Client& client, Role role, const DeviceId& device) {
-  auto program = ProgramOf(role);
+  return AcquireOf(backend(), client, role, device);
+}
+
+Kernel Conformance::AcquireOf(const Backend& of, Client& client, Role role,
+                              const DeviceId& device) {
+  auto program = ProgramOf(of, role);
   EXPECT_TRUE(program.ok()) << program.status();
   if (!program.ok()) return {};
-  auto kernel = client.Acquire(
-      {.program = *program, .entry = backend().kernels.at(role).entry, .device = device});
+  auto kernel =
+      client.Acquire({.program = *program, .entry = of.kernels.at(role).entry, .device = device});
   EXPECT_TRUE(kernel.ok()) << kernel.status();
   return kernel.ok() ? *kernel : Kernel();
 }
@@ -200,7 +210,12 @@ Buffer Conformance::Allocate(uint64_t bytes, size_t device_number) {
 }
 
 void Conformance::RunVectorAdd(Client& client, const DeviceId& device, uint32_t count) {
-  const Kernel kernel = AcquireFrom(client, Role::kVectorAdd, device);
+  RunVectorAddOf(backend(), client, device, count);
+}
+
+void Conformance::RunVectorAddOf(const Backend& of, Client& client, const DeviceId& device,
+                                 uint32_t count) {
+  const Kernel kernel = AcquireOf(of, client, Role::kVectorAdd, device);
   ASSERT_FALSE(kernel.empty());
   auto queue = client.GetQueue(device);
   ASSERT_TRUE(queue.ok()) << queue.status();

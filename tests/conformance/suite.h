@@ -90,10 +90,13 @@ class Conformance : public ::testing::Test {
   // The program of `role`; `change` may edit it first.
   absl::StatusOr<Program> ProgramOf(
       Role role, const std::function<void(KernelSource&)>& change = nullptr) const;
+  static absl::StatusOr<Program> ProgramOf(
+      const Backend& of, Role role, const std::function<void(KernelSource&)>& change = nullptr);
   absl::StatusOr<Kernel> TryAcquire(Role role, const Specialization& specialization = {});
   // A failure fails the test and answers an empty kernel.
   Kernel Acquire(Role role, const Specialization& specialization = {}, size_t device_number = 0);
   Kernel AcquireFrom(Client& client, Role role, const DeviceId& device);
+  static Kernel AcquireOf(const Backend& of, Client& client, Role role, const DeviceId& device);
 
   Buffer Allocate(uint64_t bytes, size_t device_number = 0);
   template <class T>
@@ -110,6 +113,9 @@ class Conformance : public ::testing::Test {
   }
   // Launches vector_add over `count` elements and checks every result.
   void RunVectorAdd(Client& client, const DeviceId& device, uint32_t count);
+  // The same with the kernel that `of` registers.
+  static void RunVectorAddOf(const Backend& of, Client& client, const DeviceId& device,
+                             uint32_t count);
 
   std::shared_ptr<Client> client_;
 };
