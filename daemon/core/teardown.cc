@@ -24,6 +24,7 @@ Teardowns::~Teardowns() {
   std::vector<TeardownPtr> teardowns;
   for (const auto& [device, teardown] : devices_) teardowns.push_back(teardown);
   for (const auto& [context, teardown] : single_contexts_) teardowns.push_back(teardown);
+  for (const auto& [context, teardown] : exits_) teardowns.push_back(teardown);
   for (const TeardownPtr& teardown : teardowns) teardown->on_done.clear();
   for (const auto& [context, drains] : drains_) {
     for (const auto& drain : drains) drain->Abandon();

@@ -1,6 +1,7 @@
 // A host says that its context is lost: its holders are told at once, the next acquire makes the next
 // generation, and the process that is still ending stays ours to end.
 
+#include "daemon/core/context.h"
 #include "tests/unit/core/harness.h"
 
 namespace kcache::core {
@@ -210,6 +211,20 @@ TEST(Lost, ShutdownWaitsForItsProcess) {
   t.h.host(0).Exit("exited with 70");
   t.h.Settle();
   EXPECT_TRUE(done);
+}
+
+TEST(Lost, ACoreThatGoesWhileADestroyWaitsForAnExitLeavesNothingBehind) {
+  std::weak_ptr<Context> context;
+  {
+    Lost t;
+    t.h.host(0).ignore_kill = true;
+    context = static_cast<Context*>(t.h.host(0).observer)->weak_from_this();
+    t.Fault();
+    auto told = t.h.Destroy("Fake:0");
+    EXPECT_FALSE(told->done());
+    ASSERT_FALSE(context.expired());
+  }
+  EXPECT_TRUE(context.expired());
 }
 
 TEST(Lost, G8TheFirstRestartIsAtOnceTheSecondKeepsADistanceAndTheThirdDeathHolds) {
