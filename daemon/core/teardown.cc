@@ -18,13 +18,14 @@ std::vector<SessionId> Sorted(const std::set<SessionId>& sessions) {
 
 }  // namespace
 
-// A teardown keeps its drains and who waits for it, and their callbacks keep the teardown: such a ring
-// ends with the teardown, or here.
+// A teardown keeps its drains, what it waits for and who waits for it, and their callbacks keep the
+// teardown: such a ring ends with the teardown, or here.
 Teardowns::~Teardowns() {
   std::vector<TeardownPtr> teardowns;
-  for (const auto& [device, teardown] : devices_) teardowns.push_back(teardown);
-  for (const auto& [context, teardown] : single_contexts_) teardowns.push_back(teardown);
-  for (const auto& [context, teardown] : exits_) teardowns.push_back(teardown);
+  for (const auto& destroying : destroying_) {
+    teardowns.insert(teardowns.end(), destroying->teardowns.begin(), destroying->teardowns.end());
+  }
+  for (const auto& [context, exit] : exits_) teardowns.push_back(exit);
   for (const TeardownPtr& teardown : teardowns) teardown->on_done.clear();
   for (const auto& [context, drains] : drains_) {
     for (const auto& drain : drains) drain->Abandon();
@@ -72,6 +73,7 @@ void Teardowns::Destroy(const OperationPtr& operation, DestroyArguments argument
   destroying->operation = operation;
   destroying->arguments = std::move(arguments);
   destroying->open = 1;  // this function's own
+  destroying_.insert(destroying);
   operation->describe = [this, weak = std::weak_ptr<Destroying>(destroying)](
                             v1::OperationUpdate* update) {
     auto self = weak.lock();
@@ -346,6 +348,7 @@ void Teardowns::AddResults(const Teardown& teardown, bool, v1::OperationResult* 
 
 void Teardowns::FinishDestroying(const std::shared_ptr<Destroying>& destroying) {
   if (--destroying->open != 0) return;
+  destroying_.erase(destroying);
   std::vector<std::string> nodes;
   for (const DeviceRecord* device : destroying->arguments.devices) {
     nodes.insert(nodes.end(), device->info.device_nodes().begin(),

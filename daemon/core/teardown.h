@@ -156,6 +156,7 @@ class Teardowns {
   Acquirer* const acquirer_;
   OperationTable* const operations_;
   Notifier notifier_;
+  std::set<std::shared_ptr<Destroying>> destroying_;  // under way
   std::map<DeviceRecord*, TeardownPtr> devices_;      // whole devices under way
   std::map<ContextId, TeardownPtr> single_contexts_;  // single contexts under way
   std::map<ContextId, TeardownPtr> exits_;            // of LOST contexts, under way

@@ -227,6 +227,23 @@ TEST(Lost, ACoreThatGoesWhileADestroyWaitsForAnExitLeavesNothingBehind) {
   EXPECT_TRUE(context.expired());
 }
 
+TEST(Lost, ACoreThatGoesWhileASessionsDestroyWaitsForAnExitLeavesNothingBehind) {
+  std::weak_ptr<Context> context;
+  {
+    Lost t;
+    t.h.host(0).ignore_kill = true;
+    context = static_cast<Context*>(t.h.host(0).observer)->weak_from_this();
+    t.Fault();
+    v1::ClientEvent event;
+    event.mutable_destroy_device()->set_request_id(60);
+    event.mutable_destroy_device()->mutable_device()->set_framework("Fake");
+    t.client->Send(event);
+    EXPECT_FALSE(t.client->DoneOf(60));
+    ASSERT_FALSE(context.expired());
+  }
+  EXPECT_TRUE(context.expired());
+}
+
 TEST(Lost, G8TheFirstRestartIsAtOnceTheSecondKeepsADistanceAndTheThirdDeathHolds) {
   Lost t;
   const absl::Duration distance = Limits().host_backoff;
