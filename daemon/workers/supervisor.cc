@@ -13,10 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,10 +109,13 @@ uint64_t ReadNumber(const std::string& path, int field) {
 
 }  // namespace
 
-TreeUse UseOfTree(pid_t pid) {
+namespace {
+
+// Calls `visit(directory, resident bytes)` for each process of the tree, `directory` being its own in /proc.
+template <class Visit>
+void ForEachInTree(pid_t pid, const Visit& visit) {
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   constexpr size_t kMost = 4096;
-  TreeUse use;
   std::vector<pid_t> pending{pid};
   for (size_t seen = 0; !pending.empty() && seen < kMost; ++seen) {
     const pid_t next = pending.back();
@@ -118,8 +123,7 @@ TreeUse UseOfTree(pid_t pid) {
     const std::string directory = absl::StrCat("/proc/", next);
     const uint64_t pages = ReadNumber(directory + "/statm", 1);
     if (pages == 0) continue;  // exited, or a zombie
-    use.resident_bytes += pages * page;
-    ++use.processes;
+    visit(directory, pages * page);
     // Children are listed with the thread that forked them.
     const std::string tasks = directory + "/task";
     DIR* listing = opendir(tasks.c_str());
@@ -134,7 +138,39 @@ TreeUse UseOfTree(pid_t pid) {
     }
     closedir(listing);
   }
+}
+
+// "Pss:   1234 kB"; nothing when it may not be read.
+std::optional<uint64_t> ProportionalBytes(const std::string& directory) {
+  std::FILE* file = std::fopen((directory + "/smaps_rollup").c_str(), "re");
+  if (file == nullptr) return std::nullopt;
+  std::optional<uint64_t> bytes;
+  char line[256];
+  unsigned long long kilobytes = 0;
+  while (!bytes && std::fgets(line, sizeof line, file) != nullptr) {
+    if (std::sscanf(line, "Pss: %llu kB", &kilobytes) == 1) bytes = kilobytes << 10;
+  }
+  std::fclose(file);
+  return bytes;
+}
+
+}  // namespace
+
+TreeUse UseOfTree(pid_t pid) {
+  TreeUse use;
+  ForEachInTree(pid, [&use](const std::string&, uint64_t resident) {
+    use.resident_bytes += resident;
+    ++use.processes;
+  });
   return use;
+}
+
+uint64_t ProportionalBytesOfTree(pid_t pid) {
+  uint64_t bytes = 0;
+  ForEachInTree(pid, [&bytes](const std::string& directory, uint64_t resident) {
+    bytes += ProportionalBytes(directory).value_or(resident);
+  });
+  return bytes;
 }
 
 // ---- child --------------------------------------------------------------------------------------
@@ -389,7 +425,12 @@ void Supervisor::OnTick() {
   for (const ChildPtr& child : watched_) {
     if (child->memory_limit_ == 0 && child->process_limit_ == 0) continue;
     any = true;
-    const TreeUse use = UseOfTree(child->pid_);
+    TreeUse use = UseOfTree(child->pid_);
+    if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_ &&
+        use.processes > 1) {
+      // A closer look: a process that forks without end has not used that much yet.
+      use.resident_bytes = std::min(use.resident_bytes, ProportionalBytesOfTree(child->pid_));
+    }
     if (child->process_limit_ != 0 && use.processes > child->process_limit_) {
       child->End(ExitStatus::EndedFor::kProcesses,
                  absl::StrCat("started ", use.processes, " processes; the limit is ",

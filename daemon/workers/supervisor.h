@@ -132,10 +132,12 @@ class Supervisor {
 // What a process and all its descendants use, from /proc; nothing when it has exited. A tree that
 // grows while it is read is counted up to a bound.
 struct TreeUse {
-  uint64_t resident_bytes = 0;
+  uint64_t resident_bytes = 0;  // what processes share, such as what a fork left, counts for each
   uint32_t processes = 0;
 };
 TreeUse UseOfTree(pid_t pid);
+// The same memory, with what processes share counted once. Takes the kernel longer to find out.
+uint64_t ProportionalBytesOfTree(pid_t pid);
 
 }  // namespace kcache::workers
 

@@ -93,6 +93,31 @@ TEST_F(SupervisorTest, EndsWhoStartsMoreProcessesThanItsLimit) {
   EXPECT_THAT(status.why, HasSubstr("the limit is 20"));
 }
 
+// A fork bomb is one for its processes, not for the memory that all of them share.
+TEST_F(SupervisorTest, WhatProcessesShareCountsOnce) {
+  LaunchSpec spec = Shell(
+      "exec python3 -c 'import os, signal\n"
+      "data = bytearray(os.urandom(1) * (64 << 20))\n"
+      "for i in range(7):\n"
+      "  if os.fork() == 0:\n"
+      "    signal.pause()\n"
+      "open(\"ready\", \"w\").close()\n"
+      "signal.pause()'");
+  spec.directory = directory_.path();
+  Running running = Start(std::move(spec));
+  auto child = running.started.get();
+  ASSERT_TRUE(child.ok()) << child.status();
+  while (!std::filesystem::exists(directory_ / "ready")) std::this_thread::yield();
+  const TreeUse use = UseOfTree((*child)->pid());
+  EXPECT_EQ(use.processes, 8u);
+  EXPECT_GT(use.resident_bytes, uint64_t{8 * 64} << 20);
+  const uint64_t once = ProportionalBytesOfTree((*child)->pid());
+  EXPECT_GT(once, uint64_t{64} << 20);
+  EXPECT_LT(once, uint64_t{2 * 64} << 20);
+  (*child)->Kill("the test is over");
+  running.exited.get();
+}
+
 // Compilers run in threads, and the kernel lists children with the thread that forked them.
 TEST_F(SupervisorTest, CountsWhatOtherThreadsThanTheFirstHaveStarted) {
   LaunchSpec spec = Shell(

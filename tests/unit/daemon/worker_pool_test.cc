@@ -163,6 +163,17 @@ TEST_F(WorkerPoolTest, G9MemoryIsLimited) {
   EXPECT_EQ(outcome.end, End::kOutOfMemory) << outcome.what;
 }
 
+// Its processes share their memory: counted for each, it would reach this limit long before the other.
+TEST_F(WorkerPoolTest, G9AForkBombIsEndedForItsProcesses) {
+  config_.compile_memory = 256 << 20;
+  config_.processes_per_compile = 64;
+  MakePool();
+  const CompileOutcome outcome =
+      Compile(std::string("pragma Compile@* = attempt fork\n") + kGood).outcome.get();
+  EXPECT_EQ(outcome.end, End::kProcessLimit) << outcome.what;
+  EXPECT_THAT(outcome.what, HasSubstr("the limit is 64"));
+}
+
 TEST_F(WorkerPoolTest, S3AWorkerKilledFromOutsideIsNotHeldAgainstTheProgram) {
   MakePool();
   Job job = Compile(std::string("pragma Compile@* = hang\n") + kGood);
