@@ -35,6 +35,7 @@
 #include "daemon/rpc/rpc_server.h"
 #include "daemon/store/memory_store.h"
 #include "daemon/workers/backend_programs.h"
+#include "daemon/workers/control_groups.h"
 #include "daemon/workers/host_launcher.h"
 #include "daemon/workers/isolation.h"
 #include "daemon/workers/private_directory.h"
@@ -120,7 +121,10 @@ int Serve(const ops::Config& config, const Signals& signals) {
   auto loop = ops::EpollLoop::Create("kcached-io");
   if (!loop.ok()) return Fail(loop.status());
 
-  workers::Isolation isolation(&config);
+  const std::unique_ptr<workers::ControlGroups> groups =
+      config.sandbox == "off" ? workers::ControlGroups::None("isolation.sandbox is off")
+                              : workers::ControlGroups::Open();
+  workers::Isolation isolation(&config, groups.get());
   workers::BackendPrograms programs(
       workers::SearchedDirectories(config.backend_directories, workers::OwnDirectory()));
   auto launcher = workers::LocateLauncher(config.launcher, workers::OwnDirectory());
@@ -129,8 +133,17 @@ int Serve(const ops::Config& config, const Signals& signals) {
     return Fail(chosen);
   }
   if (!isolation.namespaces()) events.Emit("sandbox-weak", isolation.Describe(), {});
-  auto supervisor = workers::Supervisor::Create(*launcher, &executor);
+  auto supervisor = workers::Supervisor::Create(*launcher, &executor, groups.get());
   if (!supervisor.ok()) return Fail(supervisor.status());
+  std::unique_ptr<core::Service> service;
+  // A driver that comes, goes or changes is an event: nobody has to ask for a rescan.
+  auto files = ops::FileWatch::Create(
+      loop->get(), &executor, kSettle, [&service, &events](const std::string& path) {
+        if (service == nullptr) return;
+        events.Emit("driver-files-changed", absl::StrCat(path, " has changed; probing again"), {});
+        service->StartRescan(OurselvesAsPeer(), [](const v1::OperationUpdate&) {});
+      });
+  if (!files.ok()) events.Emit("driver-watch-failed", files.status().ToString(), {});
   workers::BackendProber prober({.config = &config,
                                  .executor = &executor,
                                  .events = &events,
@@ -263,8 +276,10 @@ int Serve(const ops::Config& config, const Signals& signals) {
   executor.Run([&pool] { pool.Stop(); });
   executor.Stop();
   ops::StopLogging();
+  // What is still running is ended with its control group, else by the kernel when this process ends
+  // (parent-death signals).
+  groups->EndAll();
   directory->Empty();
-  // What is still running is killed by the kernel when this process ends (parent-death signals).
   std::fflush(nullptr);
   _exit(drained ? kExitOk : kExitFailure);
 }

@@ -160,6 +160,9 @@ ExitCode ShowStatus(const Session& session) {
                               : "one user",
                           isolation.namespaces() ? ", namespaces" : "",
                           isolation.system_call_filter() ? ", system call filter" : "",
+                          isolation.control_group_limits() ? ", control groups with limits"
+                          : isolation.control_groups()     ? ", control groups"
+                                                           : "",
                           " (isolation.sandbox = ", isolation.sandbox(), ")"));
         for (const std::string& missing : isolation.missing()) line("  missing", missing);
         PrintUnavailable(status.unavailable());

@@ -98,6 +98,8 @@ Request ParseArguments(int argc, char** argv) {
       request.devices.emplace_back(value);
     } else if (option == "keep") {
       request.keep.push_back(static_cast<int>(Number(option, value)));
+    } else if (option == "group-fd") {
+      request.group_fd = static_cast<int>(Number(option, value));
     } else if (option == "status-fd") {
       request.status_fd = static_cast<int>(Number(option, value));
     } else if (option == "filter") {

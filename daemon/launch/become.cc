@@ -71,6 +71,10 @@ int OpenOutOfReach(const char* program, const Request& request) {
 
 }  // namespace
 
+void JoinGroup(int procs_fd) {
+  if (procs_fd >= 0 && write(procs_fd, "0", 1) != 1) Fail("joining the control group", errno);
+}
+
 void CloseAllBut(std::vector<int> keep) {
   std::sort(keep.begin(), keep.end());
   unsigned first = 3;

@@ -40,6 +40,7 @@ struct Request {
   std::vector<std::string> hide;
   std::vector<std::string> write;  // directories, besides its own
   std::vector<std::string> devices;
+  int group_fd = -1;
   int status_fd = -1;
   std::vector<int> keep;  // descriptors of the command, besides 0, 1 and 2
   Filter filter = Filter::kNone;
@@ -52,6 +53,8 @@ struct Request {
 
 Request ParseArguments(int argc, char** argv);
 
+// Moves this process, and so all that it starts, into the control group whose cgroup.procs this is.
+void JoinGroup(int procs_fd);
 // Closes every descriptor from 3 on but these; negative ones do not count.
 void CloseAllBut(std::vector<int> keep);
 void ResetSignals();

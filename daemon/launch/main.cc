@@ -11,6 +11,7 @@
 //   --groups=N,N          supplementary groups; none when absent
 //   --limit=NAME=VALUE    a resource limit: as, core, cpu, data, fsize, nofile, nproc
 //   --nice=N              added to the niceness; I/O class idle from 10 on
+//   --group-fd=N          cgroup.procs of the control group to be in, opened by kcached
 //   --keep=N              a descriptor that passes through, besides 0, 1 and 2; all others are closed
 //   --directory=PATH      working directory; the only one that can be written in namespaces
 //
@@ -37,6 +38,8 @@
 
 int main(int argc, char** argv) {
   const kcache::launch::Request request = kcache::launch::ParseArguments(argc, argv);
+  // First: what is started or allocated from here on is the group's.
+  kcache::launch::JoinGroup(request.group_fd);
   std::vector<int> keep = request.keep;
   keep.push_back(request.status_fd);
   kcache::launch::CloseAllBut(std::move(keep));

@@ -26,6 +26,7 @@ namespace {
 
 constexpr uint64_t kFiles = 4096;
 constexpr uint64_t kHostFiles = 65536;
+constexpr int kGroupFd = 3;  // of a trial
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kSanitized = true;
 #else
@@ -57,7 +58,7 @@ constexpr const char* kPrivate[] = {"/home", "/root", "/run/user", "/var/tmp", "
                                     "/var/lib/kcached"};
 
 // Whether the launcher gets /bin/true to run with these arguments. Its words go to `output`.
-bool Try(const std::vector<std::string>& command, std::string* output) {
+bool Try(const std::vector<std::string>& command, int group_fd, std::string* output) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return false;
   ops::UniqueFd read_end(ends[0]);
@@ -65,6 +66,7 @@ bool Try(const std::vector<std::string>& command, std::string* output) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, write_end.get(), STDERR_FILENO);
+  if (group_fd >= 0) posix_spawn_file_actions_adddup2(&actions, group_fd, kGroupFd);
   std::vector<std::string> words = command;
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -96,6 +98,7 @@ absl::Status Isolation::ChooseSandbox(const std::string& launcher,
     why_no_namespaces_ = "isolation.sandbox is off";
     return absl::OkStatus();
   }
+  if (groups_ != nullptr && groups_->in_force()) TryGroup(launcher);
   filter_ = true;
   auto directory = MakePrivateDirectory(work_directory, "try", std::nullopt);
   if (!directory.ok()) return directory.status();
@@ -106,7 +109,7 @@ absl::Status Isolation::ChooseSandbox(const std::string& launcher,
     spec.sandbox.root = root;
     spec.sandbox.filter = Sandbox::Filter::kDevice;
     std::string output;
-    if (!Try(LauncherArguments(spec, launcher, getpid(), {}, -1), &output)) {
+    if (!Try(LauncherArguments(spec, launcher, getpid(), {}, -1, -1), -1, &output)) {
       why_no_namespaces_ = "namespaces cannot be had" + LastWords(output);
       break;
     }
@@ -116,6 +119,21 @@ absl::Status Isolation::ChooseSandbox(const std::string& launcher,
   if (namespaces_ || config_->sandbox != "required") return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("isolation.sandbox is required, but ", why_no_namespaces_));
+}
+
+void Isolation::TryGroup(const std::string& launcher) {
+  auto group = groups_->Make("try", {});
+  if (!group.ok()) {
+    groups_->TurnOff(std::string(StdView(group.status().message())));
+    return;
+  }
+  LaunchSpec spec;
+  spec.program = "/bin/true";
+  std::string output;
+  const bool joined = Try(LauncherArguments(spec, launcher, getpid(), {}, -1, kGroupFd),
+                          (*group)->procs_fd(), &output);
+  group->reset();
+  if (!joined) groups_->TurnOff("a control group cannot be joined" + LastWords(output));
 }
 
 void Isolation::Confine(Sandbox::Root root, Sandbox::Filter filter, const BackendProgram& program,
@@ -153,8 +171,8 @@ bool MayChangeUser() {
   return (data[0].effective & needed) == needed;
 }
 
-Isolation::Isolation(const ops::Config* config)
-    : config_(config), may_change_user_(MayChangeUser()) {
+Isolation::Isolation(const ops::Config* config, ControlGroups* groups)
+    : config_(config), groups_(groups), may_change_user_(MayChangeUser()) {
   if (!may_change_user_) return;
   compile_user_ = LookUp(config->compile_user);
   compile_user_is_its_own_ = compile_user_.has_value();
@@ -169,6 +187,11 @@ std::string Isolation::Describe() const {
   absl::StrAppend(&text, namespaces_ ? ", in namespaces of their own"
                                      : ", without namespaces (" + why_no_namespaces_ + ")",
                   filter_ ? ", with a system call filter" : ", without a system call filter");
+  if (groups_ != nullptr) {
+    absl::StrAppend(&text, !groups_->in_force() ? ", without control groups"
+                           : groups_->limits()  ? ", in control groups of their own"
+                                                : ", in control groups of their own (without limits)");
+  }
   return text;
 }
 
@@ -188,6 +211,14 @@ void Isolation::FillState(v1::IsolationState* state) const {
   }
   if (!namespaces_) state->add_missing("namespaces: " + why_no_namespaces_);
   if (!filter_) state->add_missing("system call filter: isolation.sandbox is off");
+  if (groups_ == nullptr) return;
+  state->set_control_groups(groups_->in_force());
+  state->set_control_group_limits(groups_->limits());
+  if (!groups_->in_force()) {
+    state->add_missing("control groups: " + groups_->why_not());
+  } else if (!groups_->limits()) {
+    state->add_missing("memory and process limits of control groups: " + groups_->why_no_limits());
+  }
 }
 
 std::optional<LaunchUser> Isolation::compile_user() const { return compile_user_; }
@@ -206,6 +237,7 @@ void Isolation::ForProbe(const BackendProgram& program, const std::string& direc
   spec->directory = directory;
   spec->limits = {{"core", 0}, {"nofile", kFiles}};
   spec->memory_limit = config_->compile_memory;
+  spec->group = {.memory = config_->compile_memory, .processes = config_->compile_processes};
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
   Confine(Sandbox::Root::kHidden, Sandbox::Filter::kDevice, program, spec);
 }
@@ -232,6 +264,7 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   if (spec->user) spec->limits.emplace_back("nproc", config_->compile_processes);
   spec->memory_limit = config_->compile_memory;
   spec->process_limit = config_->processes_per_compile;
+  spec->group = {.memory = config_->compile_memory, .processes = config_->compile_processes};
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
   const v1::CompileProfile& profile = program.compile_profile;
   const bool drivers = profile.needs_device() && !profile.device_nodes().empty();

@@ -8,7 +8,8 @@
 //   host of a CPU device      minimal                                       device
 //   host of another device    as it is, read-only, without what is private  device
 //
-// All in mount, pid, network, IPC and UTS namespaces, where the system lets us.
+// All in mount, pid, network, IPC and UTS namespaces, where the system lets us, and each in a control
+// group of its own (control_groups.h); compiles with the limits of a compile.
 // Each can write its private directory only; a host also its driver's cache (driver_cache.h).
 //
 // Threads: constant after start-up; any thread.
@@ -22,6 +23,7 @@
 
 #include "daemon/ops/config.h"
 #include "daemon/workers/backend_programs.h"
+#include "daemon/workers/control_groups.h"
 #include "daemon/workers/launch_spec.h"
 #include "kcache/v1/admin.pb.h"
 
@@ -29,8 +31,8 @@ namespace kcache::workers {
 
 class Isolation {
  public:
-  // `config` outlives this object.
-  explicit Isolation(const ops::Config* config);
+  // Both outlive this object; without `groups` there are no control groups.
+  explicit Isolation(const ops::Config* config, ControlGroups* groups = nullptr);
 
   // Tries what works here, with `launcher` and a directory below `work_directory`. Fails only where
   // isolation.sandbox = "required" cannot be kept. Blocks; before the first process is started.
@@ -59,10 +61,12 @@ class Isolation {
   bool namespaces() const { return namespaces_; }
 
  private:
+  void TryGroup(const std::string& launcher);
   void Confine(Sandbox::Root root, Sandbox::Filter filter, const BackendProgram& program,
                LaunchSpec* spec) const;
 
   const ops::Config* const config_;
+  ControlGroups* const groups_;
   bool may_change_user_ = false;
   std::optional<LaunchUser> compile_user_;
   bool compile_user_is_its_own_ = false;

@@ -11,8 +11,9 @@ namespace kcache::workers {
 
 std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
                                            pid_t parent, const std::vector<gid_t>& groups,
-                                           int status_fd) {
+                                           int status_fd, int group_fd) {
   std::vector<std::string> arguments{launcher, absl::StrCat("--parent=", parent)};
+  if (group_fd >= 0) arguments.push_back(absl::StrCat("--group-fd=", group_fd));
   if (spec.user) {
     arguments.push_back(absl::StrCat("--uid=", spec.user->uid));
     arguments.push_back(absl::StrCat("--gid=", spec.user->gid));

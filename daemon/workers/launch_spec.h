@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "daemon/ops/unique_fd.h"
+#include "daemon/workers/control_groups.h"
 
 namespace kcache::workers {
 
@@ -51,13 +52,15 @@ struct LaunchSpec {
   uint64_t capture_output = 0;  // bytes of stdout to keep; beyond, the process is ended
   uint64_t memory_limit = 0;    // resident bytes of the process and its descendants; 0: none
   uint32_t process_limit = 0;   // of them, kcache-launch's own included; 0: none
+  GroupLimits group;            // of its control group, where there are control groups
 };
 
 // The command line of kcache-launch. `groups` are the numbers to give the user; `status_fd` is the
-// child's descriptor for --status-fd, when there are namespaces.
+// child's descriptor for --status-fd, when there are namespaces; `group_fd` the one for --group-fd, when
+// there are control groups; else -1.
 std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::string& launcher,
                                            pid_t parent, const std::vector<gid_t>& groups,
-                                           int status_fd);
+                                           int status_fd, int group_fd);
 
 // The supplementary groups of `user`, from the user database; empty for an unknown user. May block.
 std::vector<gid_t> GroupsOf(const LaunchUser& user);

@@ -39,6 +39,7 @@ constexpr long kTickNanoseconds = 100'000'000;
 constexpr int kFirstOwnDescriptor = 64;
 
 constexpr int kStatusFd = kFirstOwnDescriptor - 1;  // in the child
+constexpr int kGroupFd = kFirstOwnDescriptor - 2;
 constexpr int kPidfdType = 3;  // P_PIDFD
 
 int PidfdOpen(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
@@ -182,6 +183,8 @@ void Child::End(ExitStatus::EndedFor cause, std::string_view why) {
     cause_ = cause;
     why_ = std::string(why);
   }
+  // The control group first: by what it is, not by a number.
+  if (group_ != nullptr) group_->Kill();
   // Not reaped, so both numbers are still this process's.
   kill(-pid_, SIGKILL);
   kill(pid_, SIGKILL);
@@ -190,7 +193,8 @@ void Child::End(ExitStatus::EndedFor cause, std::string_view why) {
 // ---- supervisor ---------------------------------------------------------------------------------
 
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launcher,
-                                                               core::Executor* executor) {
+                                                               core::Executor* executor,
+                                                               ControlGroups* groups) {
   if (access(launcher.c_str(), X_OK) != 0) {
     return SystemError(errno, "looking for the launcher " + launcher);
   }
@@ -200,7 +204,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launc
   if (!timer.valid()) return SystemError(errno, "creating a timer");
   // The first process of a pid namespace whose kcache-launch was killed becomes ours to reap.
   prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-  std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(launcher), executor));
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(std::move(launcher), executor, groups));
   supervisor->loop_ = *std::move(loop);
   supervisor->tick_timer_ = std::move(timer);
   Supervisor* self = supervisor.get();
@@ -215,9 +219,10 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Create(std::string launc
   return supervisor;
 }
 
-Supervisor::Supervisor(std::string launcher, core::Executor* executor)
+Supervisor::Supervisor(std::string launcher, core::Executor* executor, ControlGroups* groups)
     : launcher_(std::move(launcher)),
       executor_(executor),
+      groups_(groups != nullptr && groups->in_force() ? groups : nullptr),
       spawner_([this] { TaskLoop(&tasks_); }),
       background_([this] { TaskLoop(&background_tasks_); }) {
   pthread_setname_np(spawner_.native_handle(), "spawner");
@@ -321,13 +326,25 @@ void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<Child
     }
   }
 
+  std::unique_ptr<ControlGroup> group;
+  if (groups_ != nullptr) {
+    auto made = groups_->Make(spec.label, spec.group);
+    if (made.ok()) {
+      group = *std::move(made);
+      give(kGroupFd, group->procs_fd());
+    } else {
+      arranged.Update(made.status());
+    }
+  }
+
   pid_t pid = 0;
   int error = 0;
   if (arranged.ok()) {
     const std::vector<gid_t> groups =
         spec.user && spec.user->own_groups ? GroupsOf(*spec.user) : std::vector<gid_t>();
     std::vector<std::string> arguments =
-        LauncherArguments(spec, launcher_, getpid(), groups, status.valid() ? kStatusFd : -1);
+        LauncherArguments(spec, launcher_, getpid(), groups, status.valid() ? kStatusFd : -1,
+                          group != nullptr ? kGroupFd : -1);
     error = posix_spawn(&pid, launcher_.c_str(), &actions, &attributes, Pointers(arguments).data(),
                         Pointers(spec.environment).data());
   }
@@ -343,9 +360,11 @@ void Supervisor::Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<Child
   child->stderr_ = std::move(errors->read);
   if (spec.capture_output > 0) child->stdout_ = std::move(output->read);
   child->status_ = std::move(status);
+  child->group_ = std::move(group);
   child->capture_output_ = spec.capture_output;
   child->memory_limit_ = spec.memory_limit;
   child->process_limit_ = spec.process_limit;
+  child->group_limits_ = spec.group;
   child->exited_ = std::move(exited);
   if (!child->pidfd_.valid()) {
     const int open_error = errno;
@@ -460,6 +479,7 @@ void Supervisor::OnExit(const ChildPtr& child) {
     MutexLock lock(&child->mutex_);
     if (child->gone_) return;
     // What it started and left in its group goes with it, while the number is still its own.
+    if (child->group_ != nullptr) child->group_->Kill();
     kill(-child->pid_, SIGKILL);
     int result = 0;
     do {
@@ -498,11 +518,35 @@ void Supervisor::OnNamespaceGone(const ChildPtr& child) {
     waitid(static_cast<idtype_t>(kPidfdType), static_cast<id_t>(child->namespace_.get()), &info,
            WEXITED | WNOHANG);
   }
+  AwaitGroup(child);
+}
+
+void Supervisor::AwaitGroup(const ChildPtr& child) {
+  if (child->group_ != nullptr && child->group_->Populated()) {
+    if (child->group_watch_ != 0) return;
+    auto watch = loop_->Add(child->group_->events_fd(), EPOLLPRI,
+                            [this, child](uint32_t) { AwaitGroup(child); });
+    if (watch.ok()) {
+      child->group_watch_ = *watch;
+      return;
+    }
+    child->status_of_exit_.verified = false;
+  }
+  loop_->Remove(child->group_watch_);
   Report(child);
 }
 
 void Supervisor::Report(const ChildPtr& child) {
   ExitStatus& status = child->status_of_exit_;
+  if (child->group_ != nullptr) {
+    if (status.ended_for == ExitStatus::EndedFor::kNothing && child->group_->MemoryLimitHit()) {
+      status.ended_for = ExitStatus::EndedFor::kMemory;
+      status.why = absl::StrCat("used more memory than the limit of ", child->group_limits_.memory,
+                                " bytes");
+    }
+    MutexLock lock(&child->mutex_);
+    child->group_.reset();
+  }
   // What is in the pipes now is all that it said.
   if (child->stderr_watch_ != 0) OnReadable(child, true);
   if (child->stdout_watch_ != 0) OnReadable(child, false);

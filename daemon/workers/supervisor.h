@@ -8,7 +8,8 @@
 // parent-death signal that kcache-launch arms fires when the *thread* that spawned exits. Each process
 // leads a session of its own; when it has exited, what is left of its process group is killed. One in a
 // pid namespace has exited when the kernel reports the end of that namespace's first process, too: then
-// nothing of it is left, however it hid.
+// nothing of it is left, however it hid. The same goes for a control group: the exit is reported when it
+// is empty.
 //
 // Threads: Start, Child::Kill and RunDetached from any thread; callbacks on the executor. `started`
 // comes before `exited`; after a failed start there is no `exited`.
@@ -31,6 +32,7 @@
 #include "daemon/core/dependencies.h"
 #include "daemon/ops/epoll_loop.h"
 #include "daemon/ops/unique_fd.h"
+#include "daemon/workers/control_groups.h"
 #include "daemon/workers/exit_status.h"
 #include "daemon/workers/launch_spec.h"
 
@@ -42,7 +44,7 @@ class Child {
  public:
   pid_t pid() const { return pid_; }
   const std::string& label() const { return label_; }
-  // SIGKILL for the process and its group; nothing when it has exited. The first reason counts.
+  // SIGKILL for the process, its process group and its control group; nothing when it has exited. The first reason counts.
   void Kill(std::string_view why) { End(ExitStatus::EndedFor::kRequest, why); }
 
  private:
@@ -64,6 +66,7 @@ class Child {
   ops::EpollLoop::WatchId stdout_watch_ = 0;
   ops::EpollLoop::WatchId status_watch_ = 0;
   ops::EpollLoop::WatchId namespace_watch_ = 0;
+  ops::EpollLoop::WatchId group_watch_ = 0;
   ExitStatus status_of_exit_;
   std::string last_words_;
   uint64_t stderr_bytes_ = 0;
@@ -71,7 +74,11 @@ class Child {
   uint64_t capture_output_ = 0;
   uint64_t memory_limit_ = 0;
   uint32_t process_limit_ = 0;
+  GroupLimits group_limits_;
   Exited exited_;
+
+  // Changed only before there are other users, and then by the loop thread with the lock.
+  std::unique_ptr<ControlGroup> group_;
 
   Mutex mutex_;
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;  // reaped: its pid may belong to somebody else
@@ -83,9 +90,11 @@ using ChildPtr = std::shared_ptr<Child>;
 
 class Supervisor {
  public:
-  // `launcher` is the path of kcache-launch. `executor` outlives this object.
+  // `launcher` is the path of kcache-launch. `executor` and `groups` outlive this object; nullptr: no
+  // control groups.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Create(std::string launcher,
-                                                            core::Executor* executor);
+                                                            core::Executor* executor,
+                                                            ControlGroups* groups = nullptr);
   // Kills what still runs.
   ~Supervisor();
 
@@ -99,7 +108,7 @@ class Supervisor {
   void RunInBackground(core::Function<void()> task);
 
  private:
-  Supervisor(std::string launcher, core::Executor* executor);
+  Supervisor(std::string launcher, core::Executor* executor, ControlGroups* groups);
 
   void TaskLoop(std::deque<core::Function<void()>>* tasks);
   void Spawn(LaunchSpec spec, core::Function<void(absl::StatusOr<ChildPtr>)> started,
@@ -110,11 +119,13 @@ class Supervisor {
   void OnStatus(const ChildPtr& child);
   void OnExit(const ChildPtr& child);
   void OnNamespaceGone(const ChildPtr& child);
+  void AwaitGroup(const ChildPtr& child);
   void Report(const ChildPtr& child);
   void OnTick();
 
   const std::string launcher_;
   core::Executor* const executor_;
+  ControlGroups* const groups_;  // nullptr: none are in force
   std::unique_ptr<ops::EpollLoop> loop_;
   ops::UniqueFd tick_timer_;  // runs while somebody has a limit that is looked after here
   ops::EpollLoop::WatchId tick_watch_ = 0;

@@ -20,6 +20,12 @@ if command -v systemd-sysusers >/dev/null; then
   grep -q '^kcache-admin:' "$root/etc/group" || { echo "no group kcache-admin was made"; exit 1; }
 fi
 
+# The control group as backstop: kcached may divide it, what is left is killed, and a compile that the kernel
+# ends for its memory is no reason to stop the service.
+for line in Delegate=yes KillMode=mixed OOMPolicy=continue; do
+  grep -qx "$line" "$unit" || { echo "the unit does not say $line"; exit 1; }
+done
+
 # Stopping must not be cut short: the unit's bound exceeds the drain's default bounds (33 s).
 stop=$(sed -n 's/^TimeoutStopSec=//p' "$unit")
 [ "$stop" -gt 33 ] || { echo "TimeoutStopSec=$stop is shorter than the drain"; exit 1; }
