@@ -81,7 +81,8 @@ v1::OpenContextReply Host::OpenContext(const v1::OpenContextRequest& request) {
                               {"generation", ref_.generation()}});
     context_ = std::make_unique<RecordedContext>(std::move(context_), history_);
   }
-  ledger_.Add("context", 0, 0, [this] { return context_->Close(); });
+  ledger_.set_most_device_bytes(limits_.max_device_bytes());
+  ledger_.Add("context", 0, [this] { return context_->Close(); });
   slots_ = std::make_unique<SlotTable>(context_.get(), &ledger_, history_);
   op_cache_ = std::make_unique<OpCache>(context_.get(), &ledger_, [this](ScratchBlock old) {
     AfterInFlight([this, id = old.ledger] { ledger_.ReleaseOne(id).IgnoreError(); });

@@ -3,18 +3,52 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "contract/error_reason.h"
 #include "contract/strings.h"
 
 namespace kcache::backend {
 
-LedgerId Ledger::Add(std::string label, uint64_t device_bytes, uint64_t session, Release release) {
-  Entry entry{.label = std::move(label),
-              .device_bytes = device_bytes,
-              .session = session,
-              .release = std::move(release)};
+Ledger::Reservation::~Reservation() {
+  if (ledger_ != nullptr) ledger_->GiveBack(bytes_);
+}
+
+absl::StatusOr<Ledger::Reservation> Ledger::Reserve(uint64_t device_bytes) {
+  MutexLock lock(&mutex_);
+  const uint64_t most = most_device_bytes_;
+  if (most != 0 && (device_bytes > most || device_bytes_ > most - device_bytes)) {
+    return MakeError(
+        v1::LIMIT_EXCEEDED,
+        absl::StrCat("this trust domain has ", device_bytes_, " bytes on the device and asks for ",
+                     device_bytes, "; the limit max_device_bytes_per_domain is ", most),
+        {{"limit", "max_device_bytes_per_domain"}, {"value", std::to_string(most)}});
+  }
+  device_bytes_ += device_bytes;
+  return Reservation(this, device_bytes);
+}
+
+void Ledger::GiveBack(uint64_t device_bytes) {
+  MutexLock lock(&mutex_);
+  device_bytes_ -= device_bytes;
+}
+
+LedgerId Ledger::Add(std::string label, uint64_t session, Release release) {
+  return AddEntry({.label = std::move(label),
+                   .device_bytes = 0,
+                   .session = session,
+                   .release = std::move(release)});
+}
+
+LedgerId Ledger::Add(std::string label, Reservation memory, uint64_t session, Release release) {
+  memory.ledger_ = nullptr;  // counted already, and from now on this entry's
+  return AddEntry({.label = std::move(label),
+                   .device_bytes = memory.bytes(),
+                   .session = session,
+                   .release = std::move(release)});
+}
+
+LedgerId Ledger::AddEntry(Entry entry) {
   Tell(entry, /*acquired=*/true);
   MutexLock lock(&mutex_);
-  device_bytes_ += device_bytes;
   const LedgerId id = ++next_;
   entries_.emplace(id, std::move(entry));
   return id;

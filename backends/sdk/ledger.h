@@ -4,7 +4,10 @@
 // second release of anything is a no-op (G12). Each change is also queued for the daemon, so that a
 // host that dies half-way is reported by name, too.
 //
-// Threads: any. Release functions run without the lock.
+// What takes device memory reserves it first, so that all sessions together stay within the bound of their
+// trust domain however many of them ask at once.
+//
+// Threads: any; set_most_device_bytes before the first Reserve. Release functions run without the lock.
 
 #ifndef KCACHE_BACKENDS_SDK_LEDGER_H_
 #define KCACHE_BACKENDS_SDK_LEDGER_H_
@@ -13,10 +16,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "contract/mutex.h"
 #include "kcache/v1/backend.pb.h"
 
@@ -36,7 +41,28 @@ class Ledger {
   explicit Ledger(std::function<void(v1::LabelChange)> on_change)
       : on_change_(std::move(on_change)) {}
 
-  LedgerId Add(std::string label, uint64_t device_bytes, uint64_t session, Release release);
+  // Device memory that may be allocated now; given back with this object, unless Add has taken it over.
+  class Reservation {
+   public:
+    Reservation(Reservation&& other) noexcept
+        : ledger_(std::exchange(other.ledger_, nullptr)), bytes_(other.bytes_) {}
+    ~Reservation();
+    uint64_t bytes() const { return bytes_; }
+
+   private:
+    friend class Ledger;
+    Reservation(Ledger* ledger, uint64_t bytes) : ledger_(ledger), bytes_(bytes) {}
+    Ledger* ledger_;
+    const uint64_t bytes_;
+  };
+
+  // 0: no bound.
+  void set_most_device_bytes(uint64_t most) { most_device_bytes_ = most; }
+  // LIMIT_EXCEEDED naming limits.max_device_bytes_per_domain.
+  absl::StatusOr<Reservation> Reserve(uint64_t device_bytes);
+
+  LedgerId Add(std::string label, uint64_t session, Release release);  // takes no device memory
+  LedgerId Add(std::string label, Reservation memory, uint64_t session, Release release);
   // Gives one back. OK for one that is gone already.
   absl::Status ReleaseOne(LedgerId id);
   // Everything that is left, newest first.
@@ -51,14 +77,17 @@ class Ledger {
     uint64_t session = 0;
     Release release;
   };
+  LedgerId AddEntry(Entry entry);
+  void GiveBack(uint64_t device_bytes);
   bool Take(LedgerId id, Entry* entry);
   void Tell(const Entry& entry, bool acquired);
 
   const std::function<void(v1::LabelChange)> on_change_;
+  uint64_t most_device_bytes_ = 0;
   mutable Mutex mutex_;
   std::map<LedgerId, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   LedgerId next_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t device_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t device_bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // reservations included
 };
 
 }  // namespace kcache::backend

@@ -24,13 +24,16 @@ absl::StatusOr<ScratchBlock> OpCache::Scratch(const std::string& tag, uint64_t b
   MutexLock growing(&growing_);
   ScratchBlock old = Current(tag);
   if (old.bytes >= bytes) return old;
+  const auto failed = [&](const absl::Status& why) {
+    return Annotate(why, absl::StrCat("while growing scratch \"", tag, "\" from ", old.bytes,
+                                      " to ", bytes, " bytes"));
+  };
+  auto reserved = ledger_->Reserve(bytes);
+  if (!reserved.ok()) return failed(reserved.status());
   auto memory = context_->Allocate(bytes, MemoryKind::kDevice);
-  if (!memory.ok()) {
-    return Annotate(memory.status(), absl::StrCat("while growing scratch \"", tag, "\" from ",
-                                                  old.bytes, " to ", bytes, " bytes"));
-  }
+  if (!memory.ok()) return failed(memory.status());
   ScratchBlock block{.memory = *memory, .bytes = bytes};
-  block.ledger = ledger_->Add(absl::StrCat("scratch ", tag), bytes, 0,
+  block.ledger = ledger_->Add(absl::StrCat("scratch ", tag), *std::move(reserved), 0,
                               [this, m = *memory] { return context_->Free(m); });
   {
     MutexLock lock(&mutex_);

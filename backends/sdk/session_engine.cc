@@ -265,8 +265,8 @@ absl::Status SessionEngine::CheckInFlight(const QueueEngine& queue, uint64_t cou
 
 // ---- memory -------------------------------------------------------------------------------------
 
-absl::Status SessionEngine::CheckNewMemory(uint64_t id, uint64_t bytes,
-                                           const std::string& label) const {
+absl::StatusOr<Ledger::Reservation> SessionEngine::ReserveMemory(uint64_t id, uint64_t bytes,
+                                                                 const std::string& label) const {
   if (id == 0) return MakeError(v1::BAD_REQUEST, "buffer id 0");
   if (bytes == 0) return MakeError(v1::BAD_REQUEST, absl::StrCat("buffer ", id, ": 0 bytes"));
   if (label.size() > kMaxLabelBytes) {
@@ -288,19 +288,12 @@ absl::Status SessionEngine::CheckNewMemory(uint64_t id, uint64_t bytes,
     return Limit("max_buffers_per_session", limits.max_buffers_per_session(),
                  absl::StrCat("this session has ", memory_.size(), " buffers"));
   }
-  const uint64_t together = limits.max_device_bytes();
-  const uint64_t all = together == 0 ? 0 : host_->ledger()->device_bytes();
-  if (together != 0 && (bytes > together || all > together - bytes)) {
-    return Limit("max_device_bytes_per_domain", together,
-                 absl::StrCat("this trust domain has ", all, " bytes on the device and asks for ",
-                              bytes));
-  }
   const uint64_t most = limits.max_device_bytes_per_session();
   if (most != 0 && (bytes > most || device_bytes_ > most - bytes)) {
     return Limit("max_device_bytes_per_session", most,
                  absl::StrCat("this session has ", device_bytes_, " bytes and asks for ", bytes));
   }
-  return absl::OkStatus();
+  return host_->ledger()->Reserve(bytes);
 }
 
 absl::StatusOr<MemoryHandle> SessionEngine::AllocateWithFallback(uint64_t bytes,
@@ -333,7 +326,8 @@ absl::StatusOr<MemoryHandle> SessionEngine::AllocateWithFallback(uint64_t bytes,
 }
 
 void SessionEngine::Create(const v1::CreateBuffer& create) {
-  absl::Status status = CheckNewMemory(create.buffer(), create.bytes(), create.label());
+  auto reserved = ReserveMemory(create.buffer(), create.bytes(), create.label());
+  absl::Status status = reserved.status();
   bool fell_back = false;
   if (status.ok()) {
     auto handle = AllocateWithFallback(create.bytes(), create.group(), &fell_back);
@@ -343,7 +337,7 @@ void SessionEngine::Create(const v1::CreateBuffer& create) {
       memory.ledger = host_->ledger()->Add(
           absl::StrCat("buffer ", create.buffer(), create.label().empty() ? "" : " ",
                        create.label()),
-          create.bytes(), id_,
+          *std::move(reserved), id_,
           [context = host_->context(), h = *handle] { return context->Free(h); });
       MutexLock lock(&mutex_);
       memory_[create.buffer()] = memory;
@@ -364,7 +358,8 @@ void SessionEngine::CreateImage(const v1::CreateImage& create) {
   // Four channels of at most four bytes: an upper bound is what quotas need.
   const uint64_t bytes = uint64_t{std::max(1u, shape.width())} * std::max(1u, shape.height()) *
                          std::max(1u, shape.depth()) * std::max(1u, shape.layers()) * 16;
-  absl::Status status = CheckNewMemory(create.image(), bytes, create.label());
+  auto reserved = ReserveMemory(create.image(), bytes, create.label());
+  absl::Status status = reserved.status();
   if (status.ok()) {
     auto handle = host_->context()->CreateImage(shape);
     status = handle.status();
@@ -372,7 +367,8 @@ void SessionEngine::CreateImage(const v1::CreateImage& create) {
       Memory memory{.handle = *handle, .bytes = bytes, .image = true};
       memory.ledger = host_->ledger()->Add(
           absl::StrCat("image ", create.image(), create.label().empty() ? "" : " ", create.label()),
-          bytes, id_, [context = host_->context(), h = *handle] { return context->Free(h); });
+          *std::move(reserved), id_,
+          [context = host_->context(), h = *handle] { return context->Free(h); });
       MutexLock lock(&mutex_);
       memory_[create.image()] = memory;
       device_bytes_ += bytes;

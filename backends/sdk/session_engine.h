@@ -91,7 +91,8 @@ class SessionEngine : public std::enable_shared_from_this<SessionEngine> {
   void ReportUnknownMemory() const;
   absl::StatusOr<Memory> FindBuffer(uint64_t id) const;
   absl::Status CheckRange(const Memory& memory, uint64_t id, uint64_t offset, uint64_t bytes) const;
-  absl::Status CheckNewMemory(uint64_t id, uint64_t bytes, const std::string& label) const;
+  absl::StatusOr<Ledger::Reservation> ReserveMemory(uint64_t id, uint64_t bytes,
+                                                    const std::string& label) const;
   absl::StatusOr<MemoryHandle> AllocateWithFallback(uint64_t bytes, const std::string& group,
                                                     bool* fell_back);
   absl::Status CheckInFlight(const QueueEngine& queue, uint64_t count) const;

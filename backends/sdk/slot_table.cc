@@ -49,7 +49,7 @@ absl::StatusOr<ModuleHandle> SlotTable::EnsureModule(const v1::LoadRequest& requ
   Module module;
   module.handle = *handle;
   module.ledger = ledger_->Add(absl::StrCat("module ", ToHex(request.artifact_key()).substr(0, 12)),
-                               0, 0, [this, h = *handle] { return context_->UnloadModule(h); });
+                               0, [this, h = *handle] { return context_->UnloadModule(h); });
   MutexLock lock(&mutex_);
   modules_[request.artifact_key()] = module;
   return *handle;
@@ -84,7 +84,7 @@ v1::LoadResult SlotTable::LoadOne(const std::string& module_key, ModuleHandle mo
                               {"incarnation", slot->incarnation},
                               {"kernel", slot->kernel}});
   }
-  slot->ledger = ledger_->Add(absl::StrCat("kernel ", item.kernel().entry()), 0, 0,
+  slot->ledger = ledger_->Add(absl::StrCat("kernel ", item.kernel().entry()), 0,
                               [this, k = *kernel] { return context_->ReleaseKernel(k); });
   *result.mutable_kernel() = slot->info;
   MutexLock lock(&mutex_);

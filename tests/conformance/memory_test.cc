@@ -28,6 +28,34 @@ TEST_F(Memory, G11_OutOfMemoryIsAnErrorAndNotADeath) {
   EXPECT_EQ(before->back().context().generation(), after->back().context().generation());
 }
 
+// G11: what one trust domain has on a device is bounded for all its sessions together, and by name.
+TEST_F(Memory, G11_DeviceMemoryOfADomainIsBounded) {
+  constexpr uint64_t kKiB = 1024;
+  auto daemon = Suite::Get().NewDaemon({"--limits.max-device-bytes-per-domain=1MiB"});
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  {
+    auto first = Connect(**daemon, "first"), second = Connect(**daemon, "second");
+    ASSERT_TRUE(first.ok() && second.ok());
+    auto held = (*first)->Allocate(device(), 700 * kKiB);
+    ASSERT_TRUE(held.ok()) << held.status();
+    for (const bool scratch : {false, true}) {
+      const absl::Status refused =
+          scratch ? (*second)->Scratch(device(), "workspace", 400 * kKiB).status()
+                  : (*second)->Allocate(device(), 400 * kKiB).status();
+      EXPECT_EQ(FailureReason(refused), Reason::kLimitExceeded)
+          << (scratch ? "scratch: " : "a buffer: ") << refused;
+      EXPECT_THAT(std::string(refused.message()),
+                  ::testing::AllOf(::testing::HasSubstr("max_device_bytes_per_domain"),
+                                   ::testing::HasSubstr(std::to_string(kKiB * kKiB))));
+    }
+    auto fits = (*second)->Allocate(device(), 300 * kKiB);
+    EXPECT_TRUE(fits.ok()) << fits.status();
+    (*first)->Close();
+    (*second)->Close();
+  }
+  KCACHE_EXPECT_OK((*daemon)->Stop());
+}
+
 TEST_F(Memory, ZeroBytesAreRefused) { EXPECT_FALSE(client().Allocate(device(), 0).ok()); }
 
 TEST_F(Memory, OneByteBuffers) {

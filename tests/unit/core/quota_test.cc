@@ -143,6 +143,22 @@ TEST(Quota, G11LeasesOfADomainAreBounded) {
   EXPECT_EQ(LimitOf(*mine, mine->Acquire(program, "c")), "(granted)");
 }
 
+// The host keeps this bound; it is told with the first request.
+TEST(Quota, G11DeviceMemoryOfADomainIsTheHostsToBound) {
+  Harness h(WithLimits([](Limits* limits) {
+    limits->max_device_bytes_per_domain = 3 << 20;
+    limits->max_device_bytes_per_session = 2 << 20;
+  }));
+  auto mine = h.Client(1000), other = h.Client(1001);
+  const TestProgram program("kernel add ");
+  ASSERT_EQ(LimitOf(*mine, mine->Acquire(program, "add")), "(granted)");
+  ASSERT_EQ(LimitOf(*other, other->Acquire(program, "add")), "(granted)");
+  for (size_t host = 0; host < 2; ++host) {
+    EXPECT_EQ(h.host(host).spec.open.limits().max_device_bytes(), 3u << 20);
+    EXPECT_EQ(h.host(host).spec.open.limits().max_device_bytes_per_session(), 2u << 20);
+  }
+}
+
 TEST(Quota, TheReportNamesEveryBoundWithItsOption) {
   Harness h(WithLimits([](Limits* limits) {
     limits->max_compile_time_per_domain = absl::Seconds(90);
