@@ -15,7 +15,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -28,6 +30,7 @@
 #include "contract/error_reason.h"
 #include "contract/grpc_status.h"
 #include "contract/history.h"
+#include "contract/mutex.h"
 #include "kcache/v1/backend.grpc.pb.h"
 
 namespace kcache::backend {
@@ -159,34 +162,56 @@ int CompileRole(Family* family, const Arguments& arguments) {
   return kExitOk;
 }
 
+// Why a device host ends: the first reason counts.
+class Ending {
+ public:
+  void Begin(int code) {
+    MutexLock lock(&mutex_);
+    if (!code_) code_ = code;
+    changed_.NotifyAll();
+  }
+  int Await() {
+    MutexLock lock(&mutex_);
+    while (!code_) changed_.Wait(&mutex_);
+    return *code_;
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<int> code_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Ends the process when every call is answered and every event told. A call that is stuck in the driver does
+// not keep it.
+[[noreturn]] void EndWhenAnswered(grpc::Server* server, int code) {
+  constexpr std::chrono::milliseconds kPatience{500};
+  auto answered = std::make_shared<std::promise<void>>();
+  auto done = answered->get_future();
+  std::thread([server, answered] {
+    server->Shutdown();
+    answered->set_value();
+  }).detach();
+  done.wait_for(kPatience);
+  _exit(code);
+}
+
 int DeviceRole(Family* family, const Arguments& arguments) {
   WatchParent(arguments.control_fd);
-  // Neither is ever destroyed: at process exit a driver may be deinitialised before us.
-  DeviceService* service = nullptr;
+  // None of these is ever destroyed: at process exit a driver may be deinitialised before us.
+  auto* ending = new Ending;
   const History* history =
       arguments.history_fd < 0 ? nullptr : new History(arguments.history_fd);
-  auto* host = new Host(family, history, [&service](const absl::Status& why) {
+  auto* host = new Host(family, history, [ending](const absl::Status& why) {
     std::fprintf(stderr, "context lost: %s\n", std::string(why.message()).c_str());
-    std::thread([&service] {
-      // The daemon is told first, if it listens; the process ends all the same.
-      for (int i = 0; i < 50 && !service->loss_told(); ++i) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      _exit(kExitContextLost);
-    }).detach();
+    ending->Begin(kExitContextLost);
   });
-  service = new DeviceService(host, [] {
-    std::thread([] {
-      // The answer is on its way through gRPC; the daemon waits for the exit afterwards.
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      _exit(kExitOk);
-    }).detach();
-  });
+  auto* service = new DeviceService(host, [ending] { ending->Begin(kExitOk); });
   std::unique_ptr<ExecutionServer> execution = ExecutionServer::Start(host, arguments.execution_fd);
   std::unique_ptr<grpc::Server> server = ServeOn(arguments.control_fd, service);
-  server->Wait();
-  return kExitOk;
+  const int code = ending->Await();
+  host->EndEvents();
+  EndWhenAnswered(server.get(), code);
 }
 
 }  // namespace

@@ -71,7 +71,6 @@ grpc::Status DeviceService::Watch(grpc::ServerContext* context, const v1::WatchR
     const bool serving = host_->NextEvents(std::max(wait, std::chrono::milliseconds(0)), &events);
     for (const v1::HostEvent& event : events) {
       if (!writer->Write(event)) return grpc::Status::OK;
-      if (event.has_lost()) loss_told_.store(true);
     }
     if (!serving) break;
   }

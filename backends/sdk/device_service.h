@@ -5,7 +5,8 @@
 #ifndef KCACHE_BACKENDS_SDK_DEVICE_SERVICE_H_
 #define KCACHE_BACKENDS_SDK_DEVICE_SERVICE_H_
 
-#include <atomic>
+#include <functional>
+#include <utility>
 
 #include "backends/sdk/host.h"
 #include "kcache/v1/backend.grpc.pb.h"
@@ -14,7 +15,7 @@ namespace kcache::backend {
 
 class DeviceService : public v1::Device::Service {
  public:
-  // `on_torn_down` runs once a Teardown has been answered as finished.
+  // `on_torn_down` runs when a Teardown is about to be answered as finished.
   DeviceService(Host* host, std::function<void()> on_torn_down)
       : host_(host), on_torn_down_(std::move(on_torn_down)) {}
 
@@ -33,13 +34,9 @@ class DeviceService : public v1::Device::Service {
   grpc::Status Watch(grpc::ServerContext* context, const v1::WatchRequest* request,
                      grpc::ServerWriter<v1::HostEvent>* writer) override;
 
-  // Whether the daemon has been told that the context is lost.
-  bool loss_told() const { return loss_told_.load(); }
-
  private:
   Host* const host_;
   const std::function<void()> on_torn_down_;
-  std::atomic<bool> loss_told_{false};
 };
 
 }  // namespace kcache::backend

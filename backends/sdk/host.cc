@@ -313,6 +313,12 @@ void Host::Push(v1::HostEvent event) {
   events_changed_.NotifyAll();
 }
 
+void Host::EndEvents() {
+  MutexLock lock(&events_mutex_);
+  closing_ = true;
+  events_changed_.NotifyAll();
+}
+
 bool Host::NextEvents(std::chrono::milliseconds timeout, std::vector<v1::HostEvent>* events) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   bool serving = true;

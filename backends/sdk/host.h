@@ -74,9 +74,10 @@ class Host {
   absl::StatusOr<v1::UnloadReply> Unload(const v1::UnloadRequest& request);
   absl::StatusOr<v1::EndSessionReply> EndSession(const v1::EndSessionRequest& request);
   absl::StatusOr<v1::TeardownReply> Teardown(const v1::TeardownRequest& request);
-  // Events for the daemon: blocks until there are some or `timeout` is over. False: the host is
-  // shutting down.
+  // Events for the daemon: blocks until there are some or `timeout` is over. False: these are the last.
   bool NextEvents(std::chrono::milliseconds timeout, std::vector<v1::HostEvent>* events);
+  // What is queued is told, and then no more.
+  void EndEvents();
   v1::HostUsage Usage() const;
 
   // ---- execution
