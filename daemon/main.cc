@@ -26,6 +26,7 @@
 #include "daemon/ops/device_census.h"
 #include "daemon/ops/epoll_loop.h"
 #include "daemon/ops/event_log.h"
+#include "daemon/ops/file_watch.h"
 #include "daemon/ops/metrics.h"
 #include "daemon/ops/runtime_directory.h"
 #include "daemon/ops/secure_random.h"
@@ -46,6 +47,9 @@
 namespace kcache {
 namespace {
 
+// A package's files come one after the other.
+constexpr absl::Duration kSettle = absl::Seconds(1);
+
 constexpr int kExitOk = 0, kExitFailure = 1, kExitUsage = 2;
 
 int Fail(const absl::Status& why) {
@@ -57,6 +61,11 @@ int Fail(const absl::Status& why) {
 absl::Duration StopBound(const core::Limits& limits) {
   return limits.shutdown_grace + limits.fence_wait + limits.finish + 2 * limits.kill_verify +
          absl::Seconds(10);
+}
+
+// Who asks for what nobody else has asked for.
+core::Peer OurselvesAsPeer() {
+  return {.uid = geteuid(), .gid = getegid(), .pid = getpid()};
 }
 
 // Waits for a signal: SIGTERM and SIGINT stop, SIGHUP probes again.
@@ -150,7 +159,8 @@ int Serve(const ops::Config& config, const Signals& signals) {
                                  .supervisor = supervisor->get(),
                                  .programs = &programs,
                                  .isolation = &isolation,
-                                 .work_directory = work_directory});
+                                 .work_directory = work_directory,
+                                 .files = files.ok() ? files->get() : nullptr});
   workers::WorkerPool pool({.config = &config,
                             .clock = &clock,
                             .executor = &executor,
@@ -173,7 +183,7 @@ int Serve(const ops::Config& config, const Signals& signals) {
   core::Options options = config.core;
   options.may_change_uid = isolation.may_change_user();
   options.version = KCACHED_VERSION;
-  std::unique_ptr<core::Service> service = core::Service::Create(
+  service = core::Service::Create(
       options, {.clock = &clock,
                 .executor = &executor,
                 .random = &random,
@@ -246,8 +256,7 @@ int Serve(const ops::Config& config, const Signals& signals) {
       executor.Post([&manager] { manager.Alive(); });
     } else if (signal == SIGHUP) {
       executor.Post([&service] {
-        service->StartRescan(core::Peer{.uid = geteuid(), .gid = getegid(), .pid = getpid()},
-                             [](const v1::OperationUpdate&) {});
+        service->StartRescan(OurselvesAsPeer(), [](const v1::OperationUpdate&) {});
       });
     } else {
       break;

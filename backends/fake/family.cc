@@ -3,7 +3,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <utility>
 
@@ -14,6 +16,13 @@
 #include "contract/error_reason.h"
 
 namespace kcache::backend::fake {
+namespace {
+
+std::string Fingerprint(const std::string& driver_version) {
+  return Digest::Of(absl::StrCat(kCompilerVersion, " driver ", driver_version)).str();
+}
+
+}  // namespace
 
 FakeFamily::FakeFamily() {
   absl::StatusOr<std::shared_ptr<Script>> script = Script::FromEnvironment();
@@ -27,6 +36,18 @@ absl::Status FakeFamily::Available() const {
   return MakeError(v1::BACKEND_UNAVAILABLE, script_->unavailable());
 }
 
+absl::Status FakeFamily::FindDriver(v1::ProbeReport* report) {
+  const char* path = std::getenv("KCACHE_FAKE_DRIVER");
+  if (path == nullptr) return absl::OkStatus();
+  report->add_depends_on(path);
+  std::ifstream driver(path);
+  if (!driver) {
+    return MakeError(v1::BACKEND_UNAVAILABLE, absl::StrCat("no driver at ", path));
+  }
+  std::getline(driver, driver_version_);
+  return absl::OkStatus();
+}
+
 v1::DeviceInfo FakeFamily::Describe(uint32_t index) const {
   v1::DeviceInfo info;
   info.mutable_device()->set_framework(std::string(name()));
@@ -35,9 +56,9 @@ v1::DeviceInfo FakeFamily::Describe(uint32_t index) const {
   info.set_vendor("kcache");
   info.set_uuid("fake-" + std::to_string(index));
   info.set_architecture(kArchitecture);
-  info.set_driver_version("1");
+  info.set_driver_version(driver_version_);
   info.set_compiler_version(kCompilerVersion);
-  info.set_compiler_fingerprint(Digest::Of(kCompilerVersion).str());
+  info.set_compiler_fingerprint(Fingerprint(driver_version_));
   info.add_languages("fake");
   if (!script_->node().empty()) info.add_device_nodes(script_->node());
   info.set_state(v1::DEVICE_UP);
@@ -61,7 +82,8 @@ v1::ProbeReport FakeFamily::Probe() {
   v1::ProbeReport report;
   report.set_family(std::string(name()));
   report.set_backend_version("1");
-  const absl::Status available = Available();
+  absl::Status available = Available();
+  if (available.ok()) available = FindDriver(&report);
   report.set_available(available.ok());
   if (!available.ok()) {
     report.set_reason(std::string(available.message()));
@@ -79,7 +101,7 @@ v1::ProbeReport FakeFamily::Probe() {
   compiler->add_languages("fake");
   compiler->add_architectures(kArchitecture);
   compiler->set_compiler_version(kCompilerVersion);
-  compiler->set_compiler_fingerprint(Digest::Of(kCompilerVersion).str());
+  compiler->set_compiler_fingerprint(Fingerprint(driver_version_));
   report.mutable_compile_profile()->set_is_thread_safe(true);
   return report;
 }

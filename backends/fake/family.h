@@ -6,6 +6,7 @@
 #define KCACHE_BACKENDS_FAKE_FAMILY_H_
 
 #include <memory>
+#include <string>
 
 #include "backends/fake/script.h"
 #include "backends/sdk/driver.h"
@@ -25,10 +26,14 @@ class FakeFamily final : public Family {
 
  private:
   v1::DeviceInfo Describe(uint32_t index) const;
+  // KCACHE_FAKE_DRIVER names a file that plays the driver: without it there are no devices, and its first
+  // line is the version of driver and compiler. Only a probe looks: hosts and workers see no such file.
+  absl::Status FindDriver(v1::ProbeReport* report);
   absl::Status Available() const;
 
   std::shared_ptr<Script> script_;
   absl::Status script_status_;
+  std::string driver_version_ = "1";
 };
 
 }  // namespace kcache::backend::fake

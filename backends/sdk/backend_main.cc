@@ -22,6 +22,7 @@
 #include <string_view>
 #include <thread>
 
+#include "backends/sdk/depends_on.h"
 #include "backends/sdk/device_service.h"
 #include "backends/sdk/driver.h"
 #include "backends/sdk/execution_server.h"
@@ -135,7 +136,8 @@ class CompileService : public v1::Compile::Service {
 };
 
 int Probe(Family* family) {
-  const v1::ProbeReport report = family->Probe();
+  v1::ProbeReport report = family->Probe();
+  for (std::string& path : ProbeDependencies()) report.add_depends_on(std::move(path));
   std::string json;
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = true;

@@ -91,6 +91,8 @@ class CompileWorkers {
                         Function<void(CompileOutcome)> done) = 0;
   // Ends the job; `done` is dropped.
   virtual void Cancel(JobId job) = 0;
+  // Drivers or compilers have changed: workers that run end with the job they have, idle ones now.
+  virtual void Renew() = 0;
 };
 
 // ---- device hosts -------------------------------------------------------------------------------

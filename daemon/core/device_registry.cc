@@ -66,6 +66,7 @@ std::vector<DeviceRecord*> DeviceRegistry::Apply(const std::vector<v1::ProbeRepo
         continue;
       }
       if (!SameIdentity(slot->info, info)) changed.push_back(slot.get());
+      slot->away.clear();
       const uint64_t id = slot->info.global_id();
       const v1::DeviceState state = slot->state;
       const std::string reason = slot->reason;
@@ -78,11 +79,8 @@ std::vector<DeviceRecord*> DeviceRegistry::Apply(const std::vector<v1::ProbeRepo
       if (name.family() != report.family() || seen.contains(name)) continue;
       if (device->state == v1::DEVICE_UNAVAILABLE || device->state == v1::DEVICE_DOWN_STATE) continue;
       changed.push_back(device.get());
-      if (device->state == v1::DEVICE_UP) {
-        device->MoveTo(v1::DEVICE_UNAVAILABLE,
-                       report.available() ? "the driver does not list it any more"
-                                          : report.reason());
-      }
+      device->away = report.available() ? "the driver does not list it any more" : report.reason();
+      if (device->state == v1::DEVICE_UP) device->MoveTo(v1::DEVICE_UNAVAILABLE, device->away);
     }
   }
   return changed;

@@ -5,7 +5,7 @@
 //                    ▲  ▲                                                            │
 //                    │  └── device-up, or nobody asked for DOWN and what was STUCK ──┘
 //                    │ probe again                                     has gone
-//               UNAVAILABLE ◄── its backend or driver went away
+//               UNAVAILABLE ◄── its backend or driver went away; while DRAINING: after that
 //
 // MoveTo is the one place that changes a device's state. A device fans out to its contexts, one for
 // each trust domain that uses it; those have states of their own (context.h).
@@ -47,6 +47,7 @@ struct DeviceRecord {
   v1::DeviceInfo info;
   v1::DeviceState state = v1::DEVICE_UP;
   std::string reason;  // why not UP
+  std::string away;    // why its driver does not have it any more: what it becomes once drained
   std::map<std::string, std::shared_ptr<Context>> contexts;  // by trust domain
   std::vector<std::shared_ptr<Context>> exiting;  // LOST; their hosts' processes are not gone yet
   std::map<std::string, ContextHistory> history;

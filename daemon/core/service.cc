@@ -1,6 +1,7 @@
 #include "daemon/core/service.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -60,15 +61,28 @@ void ServiceImpl::Probe(Function<void()> done) {
   core_.deps.prober->Probe(
       {skip.begin(), skip.end()},
       [this, done = std::move(done)](std::vector<v1::ProbeReport> reports) mutable {
+        std::map<DeviceRecord*, v1::DeviceState> before;
+        for (DeviceRecord* device : core_.devices.All()) before[device] = device->state;
         std::vector<DeviceRecord*> changed = core_.devices.Apply(reports, core_.durable.down);
         acquirer_.ForgetKeys();
+        if (core_.serving) core_.deps.workers->Renew();
+        for (const auto& [device, state] : before) {
+          const bool is_away = device->state == v1::DEVICE_UNAVAILABLE;
+          if (is_away == (state == v1::DEVICE_UNAVAILABLE)) continue;
+          const std::string name = device->name.ToString();
+          core_.deps.events->Emit(
+              is_away ? "device-unavailable" : "device-returned",
+              is_away ? absl::StrCat(name, ": ", device->reason) : name, {{"device", name}});
+        }
         for (DeviceRecord* device : changed) {
           if (device->contexts.empty()) continue;
           OperationPtr operation = operations_.Create("", "driver-change", device->name.ToString(),
                                                       Peer{}, "kcached itself");
-          teardowns_.Destroy(operation, {.devices = {device},
-                                         .grace = core_.options.limits.grace,
-                                         .reason = "its driver or compiler changed"});
+          teardowns_.Destroy(operation,
+                             {.devices = {device},
+                              .grace = core_.options.limits.grace,
+                              .reason = device->away.empty() ? "its driver or compiler changed"
+                                                             : device->away});
         }
         done();
       });

@@ -291,7 +291,7 @@ void Teardowns::OneLess(const TeardownPtr& teardown) {
     } else if (Stuck(*teardown)) {
       device->MoveTo(v1::DEVICE_DOWN_STATE, "a device host could not be ended");
     } else if (device->state == v1::DEVICE_DRAINING_STATE) {
-      device->MoveTo(v1::DEVICE_UP, "");
+      device->MoveTo(device->away.empty() ? v1::DEVICE_UP : v1::DEVICE_UNAVAILABLE, device->away);
     }
   }
   RaiseIfFree(device);

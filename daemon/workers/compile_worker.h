@@ -64,6 +64,9 @@ class CompileWorker : public std::enable_shared_from_this<CompileWorker> {
   bool has_job() const { return job_ != 0; }
   core::JobId job() const { return job_; }
   uint32_t jobs_done() const { return jobs_done_; }
+  // It takes no further job.
+  bool is_last_job() const { return is_last_job_; }
+  void set_last_job() { is_last_job_ = true; }
   absl::Duration idle_since() const { return idle_since_; }
 
  private:
@@ -88,6 +91,7 @@ class CompileWorker : public std::enable_shared_from_this<CompileWorker> {
   ChildPtr child_;
   std::unique_ptr<v1::Compile::Stub> stub_;
   uint32_t jobs_done_ = 0;
+  bool is_last_job_ = false;
   absl::Duration idle_since_;
 
   core::JobId job_ = 0;

@@ -135,6 +135,14 @@ void BackendProber::Finish(const std::shared_ptr<Round>& round, const std::strin
       program.family = report.family();
       program.compile_profile = report.compile_profile();
     }
+    // One that died says nothing: what it depended on before still counts.
+    if (report.depends_on_size() != 0) {
+      std::vector<std::string>& files = depends_on_[path];
+      files.assign(report.depends_on().begin(), report.depends_on().end());
+      for (const v1::DeviceInfo& device : report.devices()) {
+        files.insert(files.end(), device.device_nodes().begin(), device.device_nodes().end());
+      }
+    }
     if (!report.available()) {
       parts_.events->Emit("backend-unavailable",
                           absl::StrCat(report.family(), ": ", report.reason()),
@@ -143,10 +151,22 @@ void BackendProber::Finish(const std::shared_ptr<Round>& round, const std::strin
     round->reports.push_back(std::move(report));
   }
   if (--round->waiting > 0) return;
+  WatchFiles();
   // In a fixed order, whoever was quickest.
   std::sort(round->reports.begin(), round->reports.end(),
             [](const auto& a, const auto& b) { return a.family() < b.family(); });
   round->done(std::move(round->reports));
+}
+
+void BackendProber::WatchFiles() {
+  if (parts_.files == nullptr) return;
+  std::vector<std::string> files{"/etc/ld.so.cache"};
+  for (const BackendProgram& program : parts_.programs->all()) {
+    files.push_back(program.path);
+    const std::vector<std::string>& its = depends_on_[program.path];
+    files.insert(files.end(), its.begin(), its.end());
+  }
+  parts_.files->Watch(files);
 }
 
 }  // namespace kcache::workers

@@ -6,12 +6,14 @@
 #ifndef KCACHE_DAEMON_WORKERS_PROBER_H_
 #define KCACHE_DAEMON_WORKERS_PROBER_H_
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "daemon/core/dependencies.h"
 #include "daemon/ops/config.h"
+#include "daemon/ops/file_watch.h"
 #include "daemon/workers/backend_programs.h"
 #include "daemon/workers/isolation.h"
 #include "daemon/workers/supervisor.h"
@@ -28,6 +30,7 @@ class BackendProber : public core::Prober {
     BackendPrograms* programs = nullptr;
     const Isolation* isolation = nullptr;
     std::string work_directory;  // where private directories are made
+    ops::FileWatch* files = nullptr;  // told what reports depend on; none: nobody watches
   };
   explicit BackendProber(Parts parts) : parts_(std::move(parts)) {}
 
@@ -41,7 +44,10 @@ class BackendProber : public core::Prober {
   void Finish(const std::shared_ptr<Round>& round, const std::string& path,
               v1::ProbeReport report);
 
+  void WatchFiles();
+
   const Parts parts_;
+  std::map<std::string, std::vector<std::string>> depends_on_;  // by program, as it last said
 };
 
 // What a finished probe amounts to: its report, or an unavailable family with the reason.

@@ -32,7 +32,7 @@ std::shared_ptr<CompileWorker> WorkerPool::StartWorker(const BackendProgram& pro
 CompileWorker* WorkerPool::FindFree(const std::string& family) {
   CompileWorker* starting = nullptr;
   for (const auto& worker : workers_) {
-    if (worker->family() != family || worker->has_job() ||
+    if (worker->family() != family || worker->has_job() || worker->is_last_job() ||
         worker->jobs_done() >= parts_.config->jobs_per_worker) {
       continue;
     }
@@ -45,7 +45,7 @@ CompileWorker* WorkerPool::FindFree(const std::string& family) {
 size_t WorkerPool::FreeWorkers(const std::string& family) const {
   return static_cast<size_t>(
       std::count_if(workers_.begin(), workers_.end(), [&](const auto& worker) {
-        return worker->family() == family && !worker->has_job() &&
+        return worker->family() == family && !worker->has_job() && !worker->is_last_job() &&
                worker->state() != CompileWorker::State::kEnded &&
                worker->jobs_done() < parts_.config->jobs_per_worker;
       }));
@@ -80,8 +80,20 @@ void WorkerPool::Cancel(core::JobId job) {
   }
 }
 
+void WorkerPool::Renew() {
+  // What they have loaded may not be what is installed.
+  const auto workers = workers_;
+  for (const auto& worker : workers) {
+    if (worker->has_job()) {
+      worker->set_last_job();
+    } else {
+      worker->Abandon("the driver or the compiler has changed");
+    }
+  }
+}
+
 void WorkerPool::OnIdle(CompileWorker* worker) {
-  if (worker->jobs_done() >= parts_.config->jobs_per_worker) {
+  if (worker->is_last_job() || worker->jobs_done() >= parts_.config->jobs_per_worker) {
     const std::string family = worker->family();
     worker->Abandon("it has done its jobs");
     if (stopped_ || FreeWorkers(family) > 0) return;

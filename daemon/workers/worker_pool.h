@@ -31,6 +31,7 @@ class WorkerPool : public core::CompileWorkers, private CompileWorker::Owner {
                       std::shared_ptr<const v1::CompileRequest> request,
                       core::Function<void(core::CompileOutcome)> done) override;
   void Cancel(core::JobId job) override;
+  void Renew() override;
 
   // Ends every worker; their jobs are dropped. Then nothing is started any more.
   void Stop();

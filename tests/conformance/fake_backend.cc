@@ -102,6 +102,8 @@ Backend FakeBackend() {
   backend.header = [](uint32_t scale) {
     return "constant HEADER_SCALE 77 = " + std::to_string(scale) + "\n";
   };
+  backend.driver_variable = "KCACHE_FAKE_DRIVER";
+  backend.driver_place = "/etc/passwd";  // any file: its first line plays the driver's version
   backend.compile_architecture = "fake-1";
   backend.artifact_format = "fake";
   backend.exclusions = {

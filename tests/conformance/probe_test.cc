@@ -1,7 +1,10 @@
 // What the daemon says of the backend's devices.
 
+#include <chrono>
+#include <condition_variable>
 #include <filesystem>
 #include <map>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -10,6 +13,43 @@
 
 namespace kcache::conformance {
 namespace {
+
+constexpr std::chrono::seconds kPatience{60};
+
+// What a listener has heard.
+class Told {
+ public:
+  void Add(const DeviceEvent& event) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    after_ |= event.phase == EventPhase::kAfter;
+    changed_.notify_all();
+  }
+  bool AwaitAfter() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    return changed_.wait_for(lock, kPatience, [this] { return after_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool after_ = false;
+};
+
+// Asks until it is: applications have no event for a device's return.
+bool IsUpAgain(Client& client, const DeviceId& id) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (std::chrono::steady_clock::now() < deadline) {
+    auto list = client.ListDevices();
+    if (!list.ok()) return false;
+    for (const DeviceInfo& device : list->devices) {
+      if (device.id.framework == id.framework && device.id.index == id.index &&
+          device.state == DeviceState::kUp) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 class Probe : public OnDevice {};
 class Families : public Conformance {};
@@ -104,6 +144,44 @@ TEST_F(Probe, RescanBringsInADriverThatReturned) {
   bool found = false;
   for (const DeviceInfo& device : list->devices) found |= device.id.framework == backend().family();
   ASSERT_TRUE(found) << "unavailable before: " << reason;
+  RunVectorAdd(**client, device(), 1000);
+  (*client)->Close();
+  KCACHE_EXPECT_OK((*daemon)->Stop());
+}
+
+// The driver is taken away under a running daemon, and put back: nobody asks for a rescan.
+TEST_F(Probe, ADriverThatGoesAndReturnsIsAnEvent) {
+  if (backend().driver_variable.empty()) {
+    GTEST_SKIP() << "this API's driver is found by its library's name alone: it cannot be away here";
+  }
+  const std::filesystem::path place =
+      Suite::Get().daemon().directory() + "/event" +
+      std::filesystem::path(backend().driver_place).extension().string();
+  std::filesystem::create_symlink(backend().driver_place, place);
+  const auto remove = absl::MakeCleanup([&] { std::filesystem::remove(place); });
+  auto daemon = Suite::Get().NewDaemon({}, {{backend().driver_variable, place}});
+  ASSERT_TRUE(daemon.ok()) << daemon.status();
+  auto client = Connect(**daemon, "while the driver goes");
+  ASSERT_TRUE(client.ok()) << client.status();
+  const Kernel kernel = AcquireFrom(**client, Role::kVectorAdd, device());
+  ASSERT_FALSE(kernel.empty());
+  Told told;
+  const Registration registration = (*client)->OnDeviceDestroy([&](const DeviceEvent& event) {
+    told.Add(event);
+    return absl::OkStatus();
+  });
+
+  std::filesystem::remove(place);
+  ASSERT_TRUE(told.AwaitAfter()) << (*daemon)->Log();
+  EXPECT_FALSE(kernel.valid()) << "invalidated as by a destroy";
+  auto again = (*client)->Acquire({.program = *ProgramOf(Role::kVectorAdd),
+                                   .entry = backend().kernels.at(Role::kVectorAdd).entry,
+                                   .device = device()});
+  EXPECT_EQ(FailureReason(again.status()), Reason::kNotReady) << again.status();
+  EXPECT_THAT(std::string(again.status().message()), ::testing::HasSubstr("unavailable: "));
+
+  std::filesystem::create_symlink(backend().driver_place, place);
+  ASSERT_TRUE(IsUpAgain(**client, device())) << (*daemon)->Log();
   RunVectorAdd(**client, device(), 1000);
   (*client)->Close();
   KCACHE_EXPECT_OK((*daemon)->Stop());

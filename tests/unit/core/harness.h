@@ -62,6 +62,7 @@ class FakeWorkers : public CompileWorkers {
     if (!hold) executor_->Post([this, id] { Finish(id, Good(id)); });
     return id;
   }
+  void Renew() override { ++renewed; }
   void Cancel(JobId job) override {
     std::erase_if(jobs, [job](const Job& one) { return one.id == job; });
   }
@@ -113,6 +114,7 @@ class FakeWorkers : public CompileWorkers {
   int slots_ = 2;
   bool hold = false;
   int running = 0;  // the most at once
+  int renewed = 0;
   std::vector<Job> jobs;
   std::vector<std::string> sources;  // of every attempt, in order
 

@@ -205,6 +205,28 @@ TEST_F(WorkerPoolTest, ACancelledJobIsNeverAnsweredAndItsSlotIsFree) {
   EXPECT_THROW(job.outcome.get(), std::future_error);  // its promise went unanswered
 }
 
+// A worker has its driver's libraries loaded as they were when it started.
+TEST_F(WorkerPoolTest, RenewEndsIdleWorkersAndLetsBusyOnesFinish) {
+  config_.jobs_per_worker = 100;
+  MakePool();
+  ASSERT_EQ(Compile(kGood).outcome.get().end, End::kReplied);
+  const pid_t idle = FindWorker();
+  ASSERT_NE(idle, 0);
+  Job first = Compile(std::string("pragma Compile@* = sleep 100\n") + kGood);
+  Job second = Compile(std::string("pragma Compile@* = sleep 100\n") + kGood);
+  executor_.Post([this] { pool_->Renew(); });
+  EXPECT_EQ(first.outcome.get().end, End::kReplied);
+  EXPECT_EQ(second.outcome.get().end, End::kReplied);
+  // Both were busy and have ended after their jobs; who compiles now is new.
+  while (std::filesystem::exists("/proc/" + std::to_string(idle))) std::this_thread::yield();
+  ASSERT_EQ(Compile(kGood).outcome.get().end, End::kReplied);
+  const pid_t last = FindWorker();
+  ASSERT_NE(last, 0);
+  executor_.Post([this] { pool_->Renew(); });
+  while (std::filesystem::exists("/proc/" + std::to_string(last))) std::this_thread::yield();
+  EXPECT_EQ(Compile(kGood).outcome.get().end, End::kReplied);
+}
+
 TEST_F(WorkerPoolTest, PrivateDirectoriesAreRemoved) {
   MakePool();
   EXPECT_EQ(Compile(std::string("pragma Compile@* = segv\n") + kGood).outcome.get().end,
