@@ -135,6 +135,11 @@ TEST_P(Destroy, G13PhysicalProvesTheCardFreeAndNamesStrangers) {
   EXPECT_EQ(Holders(daemon_->pid(), card_), 1);
   EXPECT_EQ(DestroyCard(/*stay_down=*/false).foreign_size(), 0);
   EXPECT_TRUE(daemon_->Stop().ok()) << daemon_->Log();
+  // Who, what, result: in the log of the service.
+  const std::string who =
+      "audit: uid " + std::to_string(geteuid()) + " pid " + std::to_string(getpid()) + ": ";
+  EXPECT_THAT(daemon_->Log(), ::testing::HasSubstr(who + "destroy-device Fake:0"));
+  EXPECT_THAT(daemon_->Log(), ::testing::HasSubstr(who + "device-up Fake:0: done"));
 }
 
 TEST_P(Destroy, G13AnIdleDaemonHoldsNoCard) {

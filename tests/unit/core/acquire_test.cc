@@ -171,13 +171,6 @@ TEST(Acquire, G14ASessionIsNoOtherProcesss) {
   EXPECT_TRUE(h.events.Saw("foreign-session"));
 }
 
-TEST(Acquire, ClearingRefusalsIsAudited) {
-  Harness h;
-  h.service()->ClearRefusals({.uid = 7, .gid = 7, .pid = 8}, {});
-  EXPECT_THAT(h.events.audits,
-              ::testing::ElementsAre("uid 7 pid 8 | clear-refusals all | 0 cleared"));
-}
-
 TEST(Acquire, G4ADyingClientDisturbsNobody) {
   Harness h;
   h.workers.hold = true;
