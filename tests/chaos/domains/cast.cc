@@ -23,6 +23,15 @@ Cast ChooseCast() {
     cast.flags.emplace_back("--isolation.domain=session");
     cast.words = absl::StrCat("as uid ", geteuid(),
                               ", who cannot be two users: every session is a trust domain");
+    const char* why = ": there is one uid only";
+    cast.excluded = {
+        absl::StrCat("clients of two uids while a host is killed", why, "; of eight sessions instead"),
+        absl::StrCat("a peer of another uid, whom a host refuses by his uid alone", why,
+                     "; refused by token, session and process instead"),
+        absl::StrCat("a native kernel against the host of another uid", why,
+                     "; against the host of another session, which namespaces and the system call "
+                     "filter keep apart"),
+        "compiles as a user of their own: that takes CAP_SETUID"};
   }
   return cast;
 }

@@ -20,6 +20,7 @@ struct Cast {
   std::optional<uid_t> first, second;  // nothing: this process's own user
   std::vector<std::string> flags;      // of the daemon
   std::string words;                   // for people
+  std::vector<std::string> excluded;   // what cannot be shown with this cast, and why
 
   bool two_users() const { return first.has_value(); }
 };

@@ -35,7 +35,7 @@ class Side {
         changed_.NotifyAll();
       }
     } else {
-      if (failures_++ == 0) first_failure_ = line;
+      failures_.Add(line);
     }
   }
   // Starts to look for the first launch that begins from now on.
@@ -50,7 +50,7 @@ class Side {
     while (first_end_ == 0) {
       if (!changed_.WaitUntil(&mutex_, deadline)) {
         return absl::DeadlineExceededError("no launch has succeeded since the crash; the first "
-                                           "failure was: " + first_failure_);
+                                           "failure was: " + failures_.first);
       }
     }
     return first_end_;
@@ -59,21 +59,16 @@ class Side {
     MutexLock lock(&mutex_);
     return launches_;
   }
-  uint64_t failures() {
+  Failures failures() {
     MutexLock lock(&mutex_);
     return failures_;
-  }
-  std::string first_failure() {
-    MutexLock lock(&mutex_);
-    return first_failure_;
   }
 
  private:
   Mutex mutex_;
   CondVar changed_;
   uint64_t launches_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t failures_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string first_failure_ ABSL_GUARDED_BY(mutex_);
+  Failures failures_ ABSL_GUARDED_BY(mutex_);
   int64_t after_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t first_end_ ABSL_GUARDED_BY(mutex_) = 0;
 };
@@ -155,10 +150,9 @@ absl::StatusOr<HostCrashReport> CrashHosts(const Cast& cast, int crashes) {
     }
   }
   report.own_launches = own.launches();
-  report.own_failures = own.failures();
+  report.own_failures = own.failures().count;
   report.other_launches = other.launches();
   report.other_failures = other.failures();
-  report.first_other_failure = other.first_failure();
   if (absl::Status stopped = (*daemon)->Stop(); !stopped.ok()) return stopped;
   return report;
 }

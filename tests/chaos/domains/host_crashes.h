@@ -9,19 +9,19 @@
 #define KCACHE_TESTS_CHAOS_DOMAINS_HOST_CRASHES_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "tests/chaos/domains/cast.h"
+#include "tests/chaos/domains/failures.h"
 
 namespace kcache::domains {
 
 struct HostCrashReport {
   int crashes = 0;
   uint64_t own_launches = 0, own_failures = 0;
-  uint64_t other_launches = 0, other_failures = 0;
-  std::string first_other_failure;
+  uint64_t other_launches = 0;
+  Failures other_failures;
   // From each crash to the end of the first good launch that began after it.
   std::vector<double> recover_ms;
 };

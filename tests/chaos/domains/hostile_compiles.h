@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "tests/chaos/domains/cast.h"
+#include "tests/chaos/domains/failures.h"
 
 namespace kcache::domains {
 
@@ -28,8 +29,7 @@ struct HostileReport {
   int kinds = 0;
   int kinds_contained = 0;  // every program of the kind was
   uint64_t memory_before = 0, memory_after = 0;  // resident bytes of kcached
-  uint64_t other_failures = 0;  // acquires of the other clients
-  std::string first_other_failure;
+  Failures other_failures;  // acquires of the other clients
   uint64_t acquires_quiet = 0, acquires_during = 0;
   double p99_quiet_us = 0, p99_during_us = 0;  // interleaved
   bool good_compile_after = false;
