@@ -76,18 +76,43 @@ int Usage(const char* program, const std::string& problem) {
   return kExitUsage;
 }
 
+// How a device host ends: the first reason counts.
+class Ending {
+ public:
+  void Begin(int code) {
+    MutexLock lock(&mutex_);
+    if (!code_) code_ = code;
+    changed_.NotifyAll();
+  }
+  int Await() {
+    MutexLock lock(&mutex_);
+    while (!code_) changed_.Wait(&mutex_);
+    return *code_;
+  }
+  int CodeOr(int otherwise) {
+    MutexLock lock(&mutex_);
+    return code_.value_or(otherwise);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<int> code_ ABSL_GUARDED_BY(mutex_);
+};
+
 // Ends the process when the daemon's end of the control socket closes, whatever the driver or gRPC
 // are doing. PR_SET_PDEATHSIG covers the case that the daemon's descriptors outlive it.
-void WatchParent(int control_fd) {
+// When the host ends by itself the daemon closes its end, too: `ending` says so; null: it never does.
+void WatchParent(int control_fd, Ending* ending) {
   // Had it gone before that took effect, the socket says so at once. The parent's number says nothing:
   // in a pid namespace of its own this process's parent is always 1.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  std::thread([control_fd] {
+  std::thread([control_fd, ending] {
     pollfd poller{.fd = control_fd, .events = POLLRDHUP, .revents = 0};
     while (true) {
       const int ready = poll(&poller, 1, -1);
       if (ready < 0 && errno == EINTR) continue;
-      _exit(kExitOrphaned);
+      _exit(ending == nullptr ? kExitOrphaned : ending->CodeOr(kExitOrphaned));
     }
   }).detach();
 }
@@ -152,7 +177,7 @@ int Probe(Family* family) {
 }
 
 int CompileRole(Family* family, const Arguments& arguments) {
-  WatchParent(arguments.control_fd);
+  WatchParent(arguments.control_fd, nullptr);
   auto compiler = family->MakeCompiler();
   if (!compiler.ok()) {
     std::fprintf(stderr, "no compiler: %s\n", std::string(compiler.status().message()).c_str());
@@ -163,26 +188,6 @@ int CompileRole(Family* family, const Arguments& arguments) {
   server->Wait();  // the parent's end of file ends this process
   return kExitOk;
 }
-
-// Why a device host ends: the first reason counts.
-class Ending {
- public:
-  void Begin(int code) {
-    MutexLock lock(&mutex_);
-    if (!code_) code_ = code;
-    changed_.NotifyAll();
-  }
-  int Await() {
-    MutexLock lock(&mutex_);
-    while (!code_) changed_.Wait(&mutex_);
-    return *code_;
-  }
-
- private:
-  Mutex mutex_;
-  CondVar changed_;
-  std::optional<int> code_ ABSL_GUARDED_BY(mutex_);
-};
 
 // Ends the process when every call is answered and every event told. A call that is stuck in the driver does
 // not keep it.
@@ -199,9 +204,9 @@ class Ending {
 }
 
 int DeviceRole(Family* family, const Arguments& arguments) {
-  WatchParent(arguments.control_fd);
   // None of these is ever destroyed: at process exit a driver may be deinitialised before us.
   auto* ending = new Ending;
+  WatchParent(arguments.control_fd, ending);
   const History* history =
       arguments.history_fd < 0 ? nullptr : new History(arguments.history_fd);
   auto* host = new Host(family, history, [ending](const absl::Status& why) {

@@ -77,9 +77,9 @@ std::vector<DeviceRecord*> DeviceRegistry::Apply(const std::vector<v1::ProbeRepo
     }
     for (auto& [name, device] : devices_) {
       if (name.family() != report.family() || seen.contains(name)) continue;
+      device->away = report.available() ? "the driver does not list it any more" : report.reason();
       if (device->state == v1::DEVICE_UNAVAILABLE || device->state == v1::DEVICE_DOWN_STATE) continue;
       changed.push_back(device.get());
-      device->away = report.available() ? "the driver does not list it any more" : report.reason();
       if (device->state == v1::DEVICE_UP) device->MoveTo(v1::DEVICE_UNAVAILABLE, device->away);
     }
   }

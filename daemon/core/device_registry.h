@@ -55,6 +55,8 @@ struct DeviceRecord {
   // The card behind it: its PCI address or uuid; empty when nothing tells.
   std::string physical() const;
   void MoveTo(v1::DeviceState next, std::string why);
+  // UP, unless its driver has gone meanwhile.
+  void ComeBack() { MoveTo(away.empty() ? v1::DEVICE_UP : v1::DEVICE_UNAVAILABLE, away); }
 };
 
 class DeviceRegistry {

@@ -262,7 +262,7 @@ uint64_t ServiceImpl::StartDeviceUp(const Peer& who, const v1::DeviceUpRequest& 
   }
   core_.durable = std::move(next);
   if (request.clear_hold()) contexts_.ClearHolds(*device);
-  if ((*device)->state == v1::DEVICE_DOWN_STATE) (*device)->MoveTo(v1::DEVICE_UP, "");
+  if ((*device)->state == v1::DEVICE_DOWN_STATE) (*device)->ComeBack();
   operation->state = Operation::State::kRunning;
   // Its driver may have changed while it was down.
   Probe([this, operation] {

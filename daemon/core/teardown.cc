@@ -291,7 +291,7 @@ void Teardowns::OneLess(const TeardownPtr& teardown) {
     } else if (Stuck(*teardown)) {
       device->MoveTo(v1::DEVICE_DOWN_STATE, "a device host could not be ended");
     } else if (device->state == v1::DEVICE_DRAINING_STATE) {
-      device->MoveTo(device->away.empty() ? v1::DEVICE_UP : v1::DEVICE_UNAVAILABLE, device->away);
+      device->ComeBack();
     }
   }
   RaiseIfFree(device);
@@ -320,7 +320,7 @@ void Teardowns::RaiseIfFree(DeviceRecord* device) {
   for (const auto& context : device->exiting) {
     if (context->stuck()) return;
   }
-  device->MoveTo(v1::DEVICE_UP, "");
+  device->ComeBack();
   core_->deps.events->Emit(
       "device-up", device->name.ToString() + " is UP again: what could not be ended has gone", {});
 }
