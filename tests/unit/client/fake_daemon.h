@@ -31,6 +31,7 @@ class FakeDaemon final : public Transport {
   bool has_source = true;            // else NEED_SOURCE once for each program
   bool resume_known = true;          // a Hello with our session resumes it
   std::vector<std::string> missing;  // what Missing answers; empty: all blobs
+  std::shared_ptr<TaskRunner> host_runner;  // of every host that is made from now on
   // Sees each event first; true: the test has dealt with it.
   std::function<bool(const v1::ClientEvent&)> intercept;
 
@@ -395,6 +396,7 @@ class FakeDaemon final : public Transport {
       ref.mutable_device()->set_index(index);
       ref.set_generation(++generations_[index]);
       context->second.host = std::make_shared<FakeHost>();
+      context->second.host->runner = host_runner;
       hosts_["fake:" + std::to_string(ref.context_id())] = context->second.host;
     }
     return context->second;

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/src/scheduling.h"
 #include "client/src/transport.h"
 #include "contract/error_reason.h"
 #include "contract/mutex.h"
@@ -103,6 +104,9 @@ class FakeHost : public std::enable_shared_from_this<FakeHost> {
     fenced_[slot] = std::move(positions);
   }
 
+  // Takes messages and tells of the end on this thread, as a real transport would; else on the writer's
+  // own, who then serves everybody that writes meanwhile.
+  std::shared_ptr<TaskRunner> runner;
   uint64_t max_commands_in_flight = 65536;
   uint64_t max_message_bytes = 4u << 20;
   int opened = 0;
@@ -111,12 +115,20 @@ class FakeHost : public std::enable_shared_from_this<FakeHost> {
   class Wire final : public ExecutionTransport {
    public:
     explicit Wire(std::shared_ptr<FakeHost> host) : host_(std::move(host)) {}
-    void Write(std::string message) override { host_->OnMessage(message); }
+    void Write(std::string message) override {
+      Deliver([host = host_, message = std::move(message)] { host->OnMessage(message); });
+    }
     void Close() override {
-      if (auto observer = host_->TakeObserver()) observer->OnClosed(absl::OkStatus());
+      Deliver([host = host_] {
+        if (auto observer = host->TakeObserver()) observer->OnClosed(absl::OkStatus());
+      });
     }
 
    private:
+    void Deliver(Task task) {
+      if (host_->runner != nullptr) return host_->runner->Post(std::move(task));
+      std::move(task)();
+    }
     const std::shared_ptr<FakeHost> host_;
   };
 

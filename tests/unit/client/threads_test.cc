@@ -24,9 +24,13 @@ TEST(TimerThread, RunsInOrderOfTimeAndCancels) {
       changed.NotifyAll();
     };
   };
-  timers.After(std::chrono::milliseconds(20), note(2));
-  timers.After(std::chrono::milliseconds(1), note(1));
-  timers.Cancel(timers.After(std::chrono::milliseconds(2), note(9)));
+  // Inside a task: nothing else runs meanwhile, however long this takes.
+  timers.After(Duration(0), [&] {
+    timers.After(std::chrono::hours(1), note(8));
+    timers.After(std::chrono::milliseconds(1), note(1));
+    timers.Cancel(timers.After(std::chrono::milliseconds(2), note(9)));
+    timers.After(std::chrono::milliseconds(3), note(2));
+  });
   MutexLock lock(&mutex);
   while (ran.size() < 2) changed.Wait(&mutex);
   EXPECT_THAT(ran, ::testing::ElementsAre(1, 2));
@@ -77,6 +81,7 @@ class ThreadsTest : public ::testing::Test {
   void SetUp() override {
     auto daemon = std::make_unique<FakeDaemon>();
     daemon_ = daemon.get();
+    daemon_->host_runner = std::make_shared<TaskThread>();
     runtime_ = std::make_shared<Runtime>();
     runtime_->transport = std::move(daemon);
     runtime_->timers = std::make_unique<TimerThread>();
