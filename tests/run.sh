@@ -7,7 +7,8 @@
 #                                fuzzers for ten seconds each (every other build replays their corpora)
 #   tests/run.sh --no-install    use what is installed
 #
-# Under a sanitizer run the tests that carry its label (`asan`, `tsan`). The last line is
+# Under a sanitizer run the tests that carry its label (`asan`, `tsan`). What is skipped is listed with its
+# reason. The last line is
 # `summary: tests=N failed=N skipped=N`; the exit status is 0 only if none failed.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -61,11 +62,24 @@ if [ $sanitizers -eq 1 ]; then
 fi
 
 python3 - "$broken" "$reports"/*.xml <<'PYTHON'
+import collections
+import re
 import sys
 import xml.etree.ElementTree as tree
 
 broken, reports = int(sys.argv[1]), [r for r in sys.argv[2:] if "*" not in r]
 tests = failed = skipped = 0
+reasons = collections.Counter()
+
+
+def reason_of(case):
+    """What GoogleTest printed below `file:line: Skipped`, or a script's last line."""
+    output = case.findtext("system-out") or ""
+    told = re.search(r": Skipped\n(.+)", output)
+    lines = output.strip().splitlines() or ["no reason given"]
+    return (told.group(1) if told else lines[-1]).strip()
+
+
 for report in reports:
     for case in tree.parse(report).getroot().iter("testcase"):
         tests += 1
@@ -74,10 +88,13 @@ for report in reports:
             print("FAILED", report.rsplit("/", 1)[-1][:-4], case.get("name"))
         elif case.get("status") in ("notrun", "disabled") or case.find("skipped") is not None:
             skipped += 1
+            reasons[reason_of(case)] += 1
 if broken:
     print("FAILED a build; see above")
 if not tests:
     print("FAILED no test ran")
+for reason, count in reasons.most_common():
+    print(f"skipped {count}: {reason}")
 passed = tests - failed - skipped
 print(f"{passed} passed, {failed + broken} failed, {skipped} skipped")
 print(f"summary: tests={tests} failed={failed + broken} skipped={skipped}")
