@@ -278,23 +278,33 @@ TEST_F(KernelGroups, S28TheNextDaemonEndsWhatTheLastOneLeft) {
   ASSERT_EQ(stat("/proc/self/ns/pid", &info), 0);
   auto own = OwnGroupDirectory(ReadText("/proc/self/cgroup"), ReadText("/proc/self/mountinfo"));
   ASSERT_TRUE(own.ok()) << own.status();
-  const std::string base =
-      *own + "/kcached-" + std::to_string(info.st_ino) + "-" + std::to_string(getpid()) + "-1";
-  ASSERT_EQ(mkdir(base.c_str(), 0755), 0);
-  ASSERT_EQ(mkdir((base + "/1-device-host").c_str(), 0755), 0);
+  // In a group of this test's own: any other daemon that starts here now would end what is left, too.
+  const std::string apart = *own + "/test-" + std::to_string(getpid());
+  const std::string base = apart + "/kcached-" + std::to_string(info.st_ino) + "-" +
+                           std::to_string(getpid()) + "-1";
+  const std::string procs = base + "/1-device-host/cgroup.procs";
+  for (const std::string& path : {apart, base, base + "/1-device-host"}) {
+    ASSERT_EQ(mkdir(path.c_str(), 0755), 0) << path;
+  }
+  const std::string join = "echo 0 > " + procs + " && exec sleep 1000";
   const pid_t left = fork();
   if (left == 0) {
-    const std::string join = "echo 0 > " + base + "/1-device-host/cgroup.procs && exec sleep 1000";
     execl("/bin/sh", "sh", "-c", join.c_str(), nullptr);
     _exit(127);
   }
-  while (ReadText(base + "/1-device-host/cgroup.procs").empty()) std::this_thread::yield();
-  const auto next = ControlGroups::Open();
-  EXPECT_TRUE(next->in_force()) << next->why_not();
-  EXPECT_FALSE(fs::exists(base));
   int status = 0;
+  while (ReadText(procs).empty()) {
+    ASSERT_EQ(waitpid(left, &status, WNOHANG), 0) << "it could not join: " << status;
+    std::this_thread::yield();
+  }
+  {
+    const auto next = ControlGroups::OpenAt(apart, KernelsDirectories());
+    EXPECT_TRUE(next->in_force()) << next->why_not();
+    EXPECT_FALSE(fs::exists(base));
+  }
   ASSERT_EQ(waitpid(left, &status, 0), left);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  EXPECT_EQ(rmdir(apart.c_str()), 0);
 }
 
 TEST_F(KernelGroups, G9MemoryIsLimitedByTheKernel) {
