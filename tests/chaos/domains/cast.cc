@@ -25,7 +25,7 @@ Cast ChooseCast() {
                               ", who cannot be two users: every session is a trust domain");
     const char* why = ": there is one uid only";
     cast.excluded = {
-        absl::StrCat("clients of two uids while a host is killed", why, "; of eight sessions instead"),
+        absl::StrCat("clients of two uids while a host is killed", why, "; of four sessions instead"),
         absl::StrCat("a peer of another uid, whom a host refuses by his uid alone", why,
                      "; refused by token, session and process instead"),
         absl::StrCat("a native kernel against the host of another uid", why,

@@ -17,6 +17,8 @@ namespace kcache::domains {
 namespace {
 
 constexpr int kClientsEach = 4;
+// Where every session is a domain, each client has a host of its own: as many hosts as two cores can take.
+constexpr int kSessionsEach = 2;
 constexpr char kFamily[] = "OpenCL";
 
 // What the clients of one side have told.
@@ -113,8 +115,9 @@ absl::StatusOr<HostCrashReport> CrashHosts(const Cast& cast, int crashes) {
   {
     Watcher watcher((*daemon)->admin_socket());
     std::vector<std::unique_ptr<Player>> players;
-    for (int i = 0; i < 2 * kClientsEach; ++i) {
-      const bool first_user = i < kClientsEach;
+    const int each = cast.two_users() ? kClientsEach : kSessionsEach;
+    for (int i = 0; i < 2 * each; ++i) {
+      const bool first_user = i < each;
       // Without two users, the first client is a domain by itself.
       const bool is_own = cast.two_users() ? first_user : i == 0;
       Side* side = is_own ? &own : &other;

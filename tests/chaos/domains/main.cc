@@ -66,7 +66,7 @@ class Run {
   }
 
   void HostCrashes() {
-    Title("a host is killed by SIGSEGV while eight clients launch");
+    Title("a host is killed by SIGSEGV while clients launch");
     std::printf("  (each crash by itself: --hosts.crash-window=10ms --hosts.crashes-to-hold=1000, "
                 "for three in a minute put a context on hold)\n");
     auto report = CrashHosts(cast_, crashes_);
