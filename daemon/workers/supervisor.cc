@@ -112,13 +112,15 @@ uint64_t ReadNumber(const std::string& path, int field) {
 
 namespace {
 
-// Calls `visit(directory, resident bytes)` for each process of the tree, `directory` being its own in /proc.
+constexpr uint32_t kMostProcesses = 4096;
+
+// Calls `visit(directory, resident bytes)` for each process of the tree, but no more than `most` of them,
+// `directory` being its own in /proc.
 template <class Visit>
-void ForEachInTree(pid_t pid, const Visit& visit) {
+void ForEachInTree(pid_t pid, uint32_t most, const Visit& visit) {
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  constexpr size_t kMost = 4096;
   std::vector<pid_t> pending{pid};
-  for (size_t seen = 0; !pending.empty() && seen < kMost; ++seen) {
+  for (uint32_t seen = 0; !pending.empty() && seen < most; ++seen) {
     const pid_t next = pending.back();
     pending.pop_back();
     const std::string directory = absl::StrCat("/proc/", next);
@@ -157,9 +159,9 @@ std::optional<uint64_t> ProportionalBytes(const std::string& directory) {
 
 }  // namespace
 
-TreeUse UseOfTree(pid_t pid) {
+TreeUse UseOfTree(pid_t pid, uint32_t most_processes) {
   TreeUse use;
-  ForEachInTree(pid, [&use](const std::string&, uint64_t resident) {
+  ForEachInTree(pid, std::min(most_processes, kMostProcesses), [&use](const std::string&, uint64_t resident) {
     use.resident_bytes += resident;
     ++use.processes;
   });
@@ -168,7 +170,7 @@ TreeUse UseOfTree(pid_t pid) {
 
 uint64_t ProportionalBytesOfTree(pid_t pid) {
   uint64_t bytes = 0;
-  ForEachInTree(pid, [&bytes](const std::string& directory, uint64_t resident) {
+  ForEachInTree(pid, kMostProcesses, [&bytes](const std::string& directory, uint64_t resident) {
     bytes += ProportionalBytes(directory).value_or(resident);
   });
   return bytes;
@@ -392,7 +394,9 @@ void Supervisor::Watch(const ChildPtr& child) {
   if (child->status_.valid()) {
     child->status_watch_ = add(child->status_.get(), [this, child](uint32_t) { OnStatus(child); });
   }
-  if (child->memory_limit_ > 0 || child->process_limit_ > 0) {
+  // Not when it runs: who starts a child every moment would put off the next look for ever.
+  if (!ticking_ && (child->memory_limit_ > 0 || child->process_limit_ > 0)) {
+    ticking_ = true;
     const itimerspec every{{0, kTickNanoseconds}, {0, kTickNanoseconds}};
     timerfd_settime(tick_timer_.get(), 0, &every, nullptr);
   }
@@ -444,16 +448,17 @@ void Supervisor::OnTick() {
   for (const ChildPtr& child : watched_) {
     if (child->memory_limit_ == 0 && child->process_limit_ == 0) continue;
     any = true;
-    TreeUse use = UseOfTree(child->pid_);
+    // No further than to one process too many: those of a fork bomb take the processor from who counts.
+    const uint32_t limit = child->process_limit_;
+    TreeUse use = UseOfTree(child->pid_, limit != 0 ? limit + 1 : kMostProcesses);
     if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_ &&
         use.processes > 1) {
       // A closer look: a process that forks without end has not used that much yet.
       use.resident_bytes = std::min(use.resident_bytes, ProportionalBytesOfTree(child->pid_));
     }
-    if (child->process_limit_ != 0 && use.processes > child->process_limit_) {
+    if (limit != 0 && use.processes > limit) {
       child->End(ExitStatus::EndedFor::kProcesses,
-                 absl::StrCat("started ", use.processes, " processes; the limit is ",
-                              child->process_limit_));
+                 absl::StrCat("started more processes than the limit of ", limit));
     } else if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_) {
       child->End(ExitStatus::EndedFor::kMemory,
                  absl::StrCat("used ", use.resident_bytes, " bytes of memory; the limit is ",
@@ -461,6 +466,7 @@ void Supervisor::OnTick() {
     }
   }
   if (any) return;
+  ticking_ = false;
   const itimerspec never{};
   timerfd_settime(tick_timer_.get(), 0, &never, nullptr);
 }

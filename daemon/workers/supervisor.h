@@ -129,6 +129,7 @@ class Supervisor {
   std::unique_ptr<ops::EpollLoop> loop_;
   ops::UniqueFd tick_timer_;  // runs while somebody has a limit that is looked after here
   ops::EpollLoop::WatchId tick_watch_ = 0;
+  bool ticking_ = false;  // the loop's thread only
   std::unordered_set<ChildPtr> watched_;  // the loop thread's
 
   Mutex mutex_;
@@ -140,13 +141,13 @@ class Supervisor {
   std::thread background_;
 };
 
-// What a process and all its descendants use, from /proc; nothing when it has exited. A tree that
-// grows while it is read is counted up to a bound.
+// What a process and its descendants use, from /proc, up to this many of them; nothing when it has
+// exited.
 struct TreeUse {
   uint64_t resident_bytes = 0;  // what processes share, such as what a fork left, counts for each
   uint32_t processes = 0;
 };
-TreeUse UseOfTree(pid_t pid);
+TreeUse UseOfTree(pid_t pid, uint32_t most_processes);
 // The same memory, with what processes share counted once. Takes the kernel longer to find out.
 uint64_t ProportionalBytesOfTree(pid_t pid);
 

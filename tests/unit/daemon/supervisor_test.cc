@@ -90,7 +90,20 @@ TEST_F(SupervisorTest, EndsWhoStartsMoreProcessesThanItsLimit) {
   spec.process_limit = 20;
   const ExitStatus status = RunToEnd(std::move(spec));
   EXPECT_EQ(status.ended_for, ExitStatus::EndedFor::kProcesses);
-  EXPECT_THAT(status.why, HasSubstr("the limit is 20"));
+  EXPECT_THAT(status.why, HasSubstr("more processes than the limit of 20"));
+}
+
+// Each start arms what looks after limits; none puts it off.
+TEST_F(SupervisorTest, LimitsHoldWhileOthersAreStartedWithoutPause) {
+  LaunchSpec spec = Shell("for i in $(seq 40); do sleep 1000 & done; wait");
+  spec.process_limit = 20;
+  Running running = Start(std::move(spec));
+  while (running.exited.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    LaunchSpec other = Shell("exit 0");
+    other.process_limit = 20;
+    EXPECT_TRUE(RunToEnd(std::move(other)).clean());
+  }
+  EXPECT_EQ(running.exited.get().ended_for, ExitStatus::EndedFor::kProcesses);
 }
 
 // A fork bomb is one for its processes, not for the memory that all of them share.
@@ -108,7 +121,7 @@ TEST_F(SupervisorTest, WhatProcessesShareCountsOnce) {
   auto child = running.started.get();
   ASSERT_TRUE(child.ok()) << child.status();
   while (!std::filesystem::exists(directory_ / "ready")) std::this_thread::yield();
-  const TreeUse use = UseOfTree((*child)->pid());
+  const TreeUse use = UseOfTree((*child)->pid(), 100);
   EXPECT_EQ(use.processes, 8u);
   EXPECT_GT(use.resident_bytes, uint64_t{8 * 64} << 20);
   const uint64_t once = ProportionalBytesOfTree((*child)->pid());
