@@ -37,12 +37,12 @@ absl::Status NotUnderstood(std::string_view setting) {
   for (;;) pause();
 }
 
-// Pages are written, so that they count. Kept on purpose.
-void TakeMemory(uint64_t megabytes) {
+// Pages are written, so that they count. Kept on purpose. Where there is no more, the process ends with
+// std::bad_alloc, as compilers do.
+void TakeMemory(uint64_t megabytes) noexcept {
   for (uint64_t i = 0; i < megabytes; ++i) {
     constexpr size_t kMegabyte = size_t{1} << 20;
-    void* block = std::malloc(kMegabyte);
-    if (block == nullptr) std::abort();
+    void* block = ::operator new(kMegabyte);
     std::memset(block, 1, kMegabyte);
     asm volatile("" : : "r"(block) : "memory");
   }

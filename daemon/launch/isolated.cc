@@ -55,7 +55,7 @@ int Reap(pid_t command) {
   }
 }
 
-[[noreturn]] void Init(const Request& request, int go, int result) {
+[[noreturn]] void Init(Request request, bool in_user_namespace, int go, int result) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
   MountProc();
   ChangeUser(request);
@@ -69,6 +69,7 @@ int Reap(pid_t command) {
   if (command == 0) {
     close(result);
     if (request.status_fd >= 0) close(request.status_fd);
+    CountProcessesApart(&request, in_user_namespace);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
     Become(request);
   }
@@ -102,7 +103,7 @@ void RunIsolated(const Request& request) {
   if (init == 0) {
     close(go[1]);
     close(result[0]);
-    Init(request, go[0], result[1]);
+    Init(request, in_user_namespace, go[0], result[1]);
   }
   close(go[0]);
   close(result[1]);

@@ -1,11 +1,20 @@
 // New namespaces: with privilege directly, else inside a user namespace of our own in which this user
 // keeps its number.
+//
+// A user namespace has one more use: since Linux 5.14 RLIMIT_NPROC counts what a user runs in it, and not
+// what the same user runs elsewhere. Compiles of all kinds run as one user, so without it the limit
+// that stops one fork bomb fails every compile beside it.
 
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <string>
 
 #include "daemon/launch/launch.h"
@@ -21,6 +30,21 @@ void WriteFile(const char* path, const std::string& text) {
   close(fd);
 }
 
+// The user keeps its number.
+void MapOnly(uid_t uid, gid_t gid) {
+  WriteFile("/proc/self/setgroups", "deny");
+  WriteFile("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1");
+  WriteFile("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
+}
+
+bool NamespacesCountProcesses() {
+  utsname name{};
+  int major = 0;
+  int minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+  return major > 5 || (major == 5 && minor >= 14);
+}
+
 }  // namespace
 
 bool EnterNamespaces(const Request& request) {
@@ -32,10 +56,27 @@ bool EnterNamespaces(const Request& request) {
   if (errno != EPERM) Fail("creating namespaces", errno);
   if (request.change_user) Fail("creating namespaces without CAP_SYS_ADMIN", EPERM);
   if (unshare(CLONE_NEWUSER | kNamespaces) != 0) Fail("creating a user namespace", errno);
-  WriteFile("/proc/self/setgroups", "deny");
-  WriteFile("/proc/self/uid_map", std::to_string(uid) + " " + std::to_string(uid) + " 1");
-  WriteFile("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
+  MapOnly(uid, gid);
   return true;
+}
+
+void CountProcessesApart(Request* request, bool in_user_namespace) {
+  const auto limit = std::find_if(request->limits.begin(), request->limits.end(),
+                                  [](const auto& each) { return each.first == RLIMIT_NPROC; });
+  if (limit == request->limits.end()) return;
+  const uid_t uid = geteuid();
+  const gid_t gid = getegid();
+  if (NamespacesCountProcesses()) {
+    if (in_user_namespace) return;
+    if (unshare(CLONE_NEWUSER) == 0) {
+      // Who changed its user does not own its files in /proc.
+      if (prctl(PR_SET_DUMPABLE, 1) != 0) Fail("owning /proc/self", errno);
+      MapOnly(uid, gid);
+      return;
+    }
+  }
+  // Counted with all that this user runs: a limit to set where the user is there for compiles only.
+  if (!request->change_user) request->limits.erase(limit);
 }
 
 }  // namespace kcache::launch

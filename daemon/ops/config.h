@@ -48,7 +48,7 @@ struct Config {
   absl::Duration compile_cpu = absl::Minutes(5);
   uint64_t compile_memory = 4ull << 30;
   uint64_t compile_disk = 1ull << 30;
-  uint32_t compile_processes = 256;
+  uint32_t compile_processes = 0;  // 0: 256, and 4 for each processor
   uint32_t processes_per_compile = 64;
   uint32_t compile_nice = 5;
   std::string compile_user = "kcache-compile";

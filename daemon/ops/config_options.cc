@@ -276,8 +276,9 @@ std::vector<Option> MakeOptions() {
                    "Memory of one compile."));
   o.push_back(Size("compile.disk", KCACHE_FIELD(compile_disk), 1 << 20, kMax64,
                    "Largest file a compile may write to its private temporary directory."));
-  o.push_back(Integer("compile.processes", KCACHE_FIELD(compile_processes), 1, 1 << 16,
-                      "Processes and threads of all compiles."));
+  o.push_back(Integer("compile.processes", KCACHE_FIELD(compile_processes), 0, 1 << 16,
+                      "Processes and threads of one compile; the kernel starts no more. 0: 256, and 4 "
+                      "for each processor, because compilers and drivers start threads by their number."));
   o.push_back(Integer("compile.processes_per_compile", KCACHE_FIELD(processes_per_compile), 8,
                       1 << 16, "Processes of one compile; one that starts more is ended."));
   o.push_back(Integer("compile.nice", KCACHE_FIELD(compile_nice), 0, 19,

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -88,6 +89,11 @@ bool Try(const std::vector<std::string>& command, int group_fd, std::string* out
   int status = 0;
   waitpid(pid, &status, 0);
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+uint32_t ProcessesOfCompile(const ops::Config& config) {
+  if (config.compile_processes != 0) return config.compile_processes;
+  return 256 + 4 * std::thread::hardware_concurrency();
 }
 
 }  // namespace
@@ -237,7 +243,7 @@ void Isolation::ForProbe(const BackendProgram& program, const std::string& direc
   spec->directory = directory;
   spec->limits = {{"core", 0}, {"nofile", kFiles}};
   spec->memory_limit = config_->compile_memory;
-  spec->group = {.memory = config_->compile_memory, .processes = config_->compile_processes};
+  spec->group = {.memory = config_->compile_memory, .processes = ProcessesOfCompile(*config_)};
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
   Confine(Sandbox::Root::kHidden, Sandbox::Filter::kDevice, program, spec);
 }
@@ -260,11 +266,14 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   if (!program.compile_profile.needs_device() && !kSanitized) {
     spec->limits.emplace_back("data", 2 * config_->compile_memory);
   }
-  // The kernel counts processes by user, so the limit is only ours to set where the user is.
-  if (spec->user) spec->limits.emplace_back("nproc", config_->compile_processes);
+  // Where no namespace has the kernel count a command's processes apart, it counts them by user; so
+  // the limit is only ours to set where the user is.
+  if (namespaces_ || spec->user) {
+    spec->limits.emplace_back("nproc", ProcessesOfCompile(*config_));
+  }
   spec->memory_limit = config_->compile_memory;
   spec->process_limit = config_->processes_per_compile;
-  spec->group = {.memory = config_->compile_memory, .processes = config_->compile_processes};
+  spec->group = {.memory = config_->compile_memory, .processes = ProcessesOfCompile(*config_)};
   spec->environment = BackendEnvironment(directory, config_->backend_environment, {});
   const v1::CompileProfile& profile = program.compile_profile;
   const bool drivers = profile.needs_device() && !profile.device_nodes().empty();

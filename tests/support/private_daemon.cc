@@ -206,8 +206,6 @@ absl::Status PrivateDaemon::Launch() {
       "--admin-socket=" + admin_socket(),
       "--state-dir=" + directory_ + "/state",
       "--backends.directories=" + absl::StrJoin(directories, ":")};
-  // The kernel counts the compile user's threads, whichever daemon's they are; several run here.
-  arguments.push_back("--compile.processes=8192");
   arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
 
   std::map<std::string, std::string> variables;

@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
 #include "process_fixture.h"
 
 namespace kcache::workers {
@@ -115,6 +119,38 @@ TEST_F(MinimalRootTest, SeesNoProcessButItsOwn) {
   // Builtins only, so that there is no third process.
   LaunchSpec spec = Isolated("for p in /proc/[0-9]*; do read -r name <$p/comm; echo $name; done");
   EXPECT_EQ(OutputOf(std::move(spec)), "kcache-launch\nsh\n");
+}
+
+// As compiles do, both run as one user.
+TEST_F(MinimalRootTest, ProcessesOfOneCommandCountForNoOther) {
+  const auto limited = [this](const std::string& script) {
+    LaunchSpec spec = Isolated(script);
+    if (geteuid() == 0) {
+      spec.user = LaunchUser{.uid = 65534, .gid = 65534, .own_groups = false};
+      std::filesystem::permissions(directory_.path(), std::filesystem::perms(0755));
+      std::filesystem::permissions(directory_ / "own", std::filesystem::perms(0777));
+    }
+    spec.limits = {{"nproc", 24}};
+    return spec;
+  };
+  // Every one is stopped on a pipe that nobody writes to.
+  const std::string processes =
+      "mkfifo pipe.$1; exec 3<>pipe.$1; i=0; while [ $i -lt $2 ]; do read line <&3 & i=$((i+1)); done; ";
+  LaunchSpec full = limited("set -- full 18; " + processes + ": >full; wait");
+  Running first = Start(std::move(full));
+  absl::StatusOr<ChildPtr> child = first.started.get();
+  ASSERT_TRUE(child.ok()) << child.status();
+  while (!std::filesystem::exists(directory_ / "own/full")) {
+    ASSERT_NE(first.exited.wait_for(std::chrono::seconds(0)), std::future_status::ready)
+        << first.exited.get().last_words;
+    std::this_thread::yield();
+  }
+  const std::string second = OutputOf(limited("set -- beside 18; " + processes + "echo all; kill 0"));
+  EXPECT_THAT(second, HasSubstr("all"));
+  EXPECT_THAT(OutputOf(limited("set -- much 40; " + processes + "echo all; kill 0")),
+              testing::AllOf(HasSubstr("Cannot fork"), Not(HasSubstr("all"))));
+  (*child)->Kill("the test is over");
+  first.exited.wait();
 }
 
 TEST_F(MinimalRootTest, WhatIsShownCanBeReadAndNotWritten) {

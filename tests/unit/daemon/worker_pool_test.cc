@@ -171,7 +171,20 @@ TEST_F(WorkerPoolTest, G9AForkBombIsEndedForItsProcesses) {
   const CompileOutcome outcome =
       Compile(std::string("pragma Compile@* = attempt fork\n") + kGood).outcome.get();
   EXPECT_EQ(outcome.end, End::kProcessLimit) << outcome.what;
-  EXPECT_THAT(outcome.what, HasSubstr("the limit is 64"));
+  EXPECT_THAT(outcome.what, HasSubstr("more processes than the limit of 64"));
+}
+
+TEST_F(WorkerPoolTest, G9AForkBombFailsNoCompileBesideIt) {
+  MakePool();
+  Job bomb = Compile(std::string("pragma Compile@* = attempt fork\n") + kGood);
+  int beside = 0;
+  while (bomb.outcome.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    const CompileOutcome outcome = Compile(kGood).outcome.get();
+    EXPECT_EQ(outcome.end, End::kReplied) << outcome.what;
+    ++beside;
+  }
+  EXPECT_GT(beside, 0);
+  EXPECT_EQ(bomb.outcome.get().end, End::kProcessLimit);
 }
 
 TEST_F(WorkerPoolTest, S3AWorkerKilledFromOutsideIsNotHeldAgainstTheProgram) {
@@ -201,7 +214,8 @@ TEST_F(WorkerPoolTest, ACancelledJobIsNeverAnsweredAndItsSlotIsFree) {
     cancelled.set_value();
   });
   cancelled.get_future().wait();
-  EXPECT_EQ(Compile(kGood).outcome.get().end, End::kReplied);
+  const CompileOutcome next = Compile(kGood).outcome.get();
+  EXPECT_EQ(next.end, End::kReplied) << next.what;
   EXPECT_THROW(job.outcome.get(), std::future_error);  // its promise went unanswered
 }
 
