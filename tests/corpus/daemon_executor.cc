@@ -1,5 +1,6 @@
 // Through the daemon, with the client library.
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <span>
@@ -40,8 +41,13 @@ absl::StatusOr<Program> ToProgram(const CorpusProgram& from, const std::string& 
 
 class DaemonExecutor final : public Executor {
  public:
-  DaemonExecutor(std::shared_ptr<Client> client, DeviceId device, Queue queue)
-      : client_(std::move(client)), device_(std::move(device)), queue_(queue) {}
+  DaemonExecutor(std::shared_ptr<Client> client, DeviceInfo device, Queue queue)
+      : client_(std::move(client)),
+        device_(std::move(device.id)),
+        vendor_(std::move(device.vendor)),
+        queue_(queue) {}
+
+  std::string Vendor() const override { return vendor_; }
 
   std::vector<absl::StatusOr<KernelId>> Acquire(std::span<const KernelName> names) override {
     std::map<const CorpusProgram*, absl::StatusOr<Program>> programs;
@@ -188,6 +194,7 @@ class DaemonExecutor final : public Executor {
 
   const std::shared_ptr<Client> client_;
   const DeviceId device_;
+  const std::string vendor_;
   const Queue queue_;
   uint64_t next_ = 1;
   std::map<KernelId, Kernel> kernels_;
@@ -203,9 +210,16 @@ absl::StatusOr<std::unique_ptr<Executor>> MakeDaemonExecutor(uint32_t index) {
   absl::StatusOr<std::shared_ptr<Client>> client = Client::Connect();
   if (!client.ok()) return client.status();
   const DeviceId device{"OpenCL", index};
+  absl::StatusOr<DeviceList> list = (*client)->ListDevices();
+  if (!list.ok()) return list.status();
+  const auto info = std::find_if(list->devices.begin(), list->devices.end(),
+                                 [&](const DeviceInfo& one) { return one.id == device; });
+  if (info == list->devices.end()) {
+    return MakeError(v1::UNKNOWN_DEVICE, "the daemon has no OpenCL:" + std::to_string(index));
+  }
   absl::StatusOr<Queue> queue = (*client)->GetQueue(device);
   if (!queue.ok()) return queue.status();
-  return std::make_unique<DaemonExecutor>(*std::move(client), device, *queue);
+  return std::make_unique<DaemonExecutor>(*std::move(client), *info, *queue);
 }
 
 }  // namespace kcache::corpus

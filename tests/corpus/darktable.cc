@@ -71,6 +71,14 @@ std::vector<DarktableKernel> FindKernels(const std::string& source) {
   return kernels;
 }
 
+// -D<vendor>=1, and for NVIDIA what every device since 2010 has. darktable goes by the vendor's
+// number; PoCL answers with Intel's.
+std::vector<std::pair<std::string, std::string>> VendorDefines(const std::string& vendor) {
+  if (vendor.rfind("NVIDIA", 0) == 0) return {{"NVIDIA_SM_20", "1"}, {"NVIDIA", "1"}};
+  if (vendor.rfind("Advanced Micro Devices", 0) == 0) return {{"AMD", "1"}};
+  return {{"INTEL", "1"}};
+}
+
 // An image that a kernel reads or writes as integers cannot be of floats.
 bool UsedAsIntegers(const DarktableKernel& kernel, const std::string& argument) {
   return std::regex_search(kernel.body,
@@ -106,7 +114,8 @@ std::string ScalarFor(const v1::ArgumentInfo& argument) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<DarktableProgram>> ReadDarktable(const std::string& directory) {
+absl::StatusOr<std::vector<DarktableProgram>> ReadDarktable(const std::string& directory,
+                                                            const std::string& vendor) {
   std::vector<std::pair<std::string, std::string>> headers;
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string extension = entry.path().extension().string();
@@ -134,10 +143,9 @@ absl::StatusOr<std::vector<DarktableProgram>> ReadDarktable(const std::string& d
     program.kernels = FindKernels(*source);
     program.program.source = *std::move(source);
     program.program.headers = headers;
-    // src/common/opencl.c: "-w", the vendor's options, -D<vendor>=1 and the directory. PoCL answers
-    // with Intel's vendor number.
+    // src/common/opencl.c: "-w", the vendor's options, what VendorDefines says, and the directory.
     program.program.flags = {"-w", "-cl-fast-relaxed-math"};
-    program.program.defines = {{"INTEL", "1"}};
+    program.program.defines = VendorDefines(vendor);
     program.program.local_sizes = {{kLocal, kLocal, 1}};
     programs.push_back(std::move(program));
   }

@@ -25,8 +25,10 @@ struct DarktableProgram {
   std::vector<DarktableKernel> kernels;
 };
 
-// The programs that `directory`/programs.conf lists, each with every header of the directory.
-absl::StatusOr<std::vector<DarktableProgram>> ReadDarktable(const std::string& directory);
+// The programs that `directory`/programs.conf lists, each with every header of the directory, as
+// they are built for a device of `vendor` (CL_DEVICE_VENDOR).
+absl::StatusOr<std::vector<DarktableProgram>> ReadDarktable(const std::string& directory,
+                                                            const std::string& vendor);
 
 // How every kernel is launched: a small image, in groups as darktable's own.
 LaunchSizes DarktableLaunch();

@@ -42,15 +42,16 @@ absl::Status LaunchOnce(Executor* executor, const Target& target, KernelId kerne
 int Run(const Options& options) {
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // a crash must not lose lines
   const auto start = std::chrono::steady_clock::now();
-  absl::StatusOr<std::vector<DarktableProgram>> programs = ReadDarktable(options.directory);
-  if (!programs.ok()) {
-    std::fprintf(stderr, "%s\n", programs.status().ToString().c_str());
-    return 2;
-  }
   absl::StatusOr<std::unique_ptr<Executor>> executor =
       options.native ? MakeNativeExecutor(options.device) : MakeDaemonExecutor(options.device);
   if (!executor.ok()) {
     std::fprintf(stderr, "%s\n", executor.status().ToString().c_str());
+    return 2;
+  }
+  absl::StatusOr<std::vector<DarktableProgram>> programs =
+      ReadDarktable(options.directory, (*executor)->Vendor());
+  if (!programs.ok()) {
+    std::fprintf(stderr, "%s\n", programs.status().ToString().c_str());
     return 2;
   }
   std::vector<Target> targets;

@@ -62,6 +62,9 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
+  // The device's, as OpenCL has it.
+  virtual std::string Vendor() const = 0;
+
   // Builds what is needed and answers each name, in order.
   virtual std::vector<absl::StatusOr<KernelId>> Acquire(std::span<const KernelName> names) = 0;
   virtual const v1::KernelInfo& Info(KernelId kernel) const = 0;

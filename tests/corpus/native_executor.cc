@@ -5,6 +5,7 @@
 #include <map>
 
 #include "backends/opencl/build_input.h"
+#include "backends/opencl/cl_info.h"
 #include "backends/opencl/context.h"
 #include "backends/opencl/device_catalog.h"
 #include "backends/opencl/device_description.h"
@@ -38,6 +39,10 @@ class NativeExecutor final : public Executor {
     if (!queue.ok()) return queue.status();
     queue_ = *queue;
     return absl::OkStatus();
+  }
+
+  std::string Vendor() const override {
+    return opencl::DeviceText(device_.device, CL_DEVICE_VENDOR);
   }
 
   std::vector<absl::StatusOr<KernelId>> Acquire(std::span<const KernelName> names) override {

@@ -1,28 +1,39 @@
 #!/usr/bin/env bash
-# On a machine with a GPU: conformance of every family that runs, device tests, faults, figures; one
-# table last, and a line `summary: key=value …`.
+# On a machine with a GPU: device tests, conformance of every family that runs, faults, the corpora, figures;
+# one table last, and a line `summary: key=value …`.
 #
-#   tests/gpu/run.sh [--bundle DIRECTORY] [--only conformance|device|figures] [--backends "CUDA …"]
+#   tests/gpu/run.sh [--bundle DIRECTORY] [--only device|conformance|corpus|figures]
+#                    [--backends "CUDA …"] [--corpora "darktable piglit cub vulkan vkfft"] [--limit SECONDS]
 #
-# Without --bundle it builds what it needs here. With it, it uses what bundle.sh collected.
+# Without --bundle it builds and fetches what it needs here. With it, it uses what bundle.sh collected.
+# --limit: what one corpus may take (240).
 set -uo pipefail
-bundle= only= backends="CUDA CUDA/PTX OpenCL Vulkan HIP"
+bundle= only= backends="CUDA CUDA/PTX OpenCL Vulkan HIP" corpora="darktable piglit cub vulkan vkfft" limit=240
 while [ $# -gt 0 ]; do
   case $1 in
     --bundle) bundle=$(cd "${2:?}" && pwd); shift 2 ;;
     --only) only=${2:?}; shift 2 ;;
     --backends) backends=${2:?}; shift 2 ;;
+    --corpora) corpora=${2:?}; shift 2 ;;
+    --limit) limit=${2:?}; shift 2 ;;
     -h|--help) sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"; exit 0 ;;
     *) echo "run.sh: unknown option '$1'; see --help" >&2; exit 2 ;;
   esac
 done
 if [ -n "$bundle" ]; then
   export KCACHE_BINARY_DIR=$bundle/bin LD_LIBRARY_PATH=$bundle/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+  scripts=$bundle/corpus data=$bundle/corpus/data stages=$bundle
 else
   cd "$(dirname "${BASH_SOURCE[0]}")/../.."
   deploy/install-deps.sh build runtime test || exit 1
   cmake --preset release >/dev/null && cmake --build --preset release --parallel "$(nproc)" || exit 1
   export KCACHE_BINARY_DIR=$PWD/build/release
+  scripts=$PWD/tests/corpus data=$PWD/build/corpus stages=$PWD/tests/gpu
+  if [ -z "$only" ] || [ "$only" = corpus ]; then
+    "$scripts/fetch.sh" darktable piglit vulkan || exit 1
+    mapfile -t vkfft < <("$scripts/vkfft/programs.sh" build/release)
+    [ ${#vkfft[@]} -eq 0 ] || cmake --build --preset release --parallel "$(nproc)" --target "${vkfft[@]}" || exit 1
+  fi
 fi
 bin=$KCACHE_BINARY_DIR
 logs=$(mktemp -d "${TMPDIR:-/tmp}/kcache-gpu.XXXXXX")
@@ -49,6 +60,10 @@ if [ -z "$only" ] || [ "$only" = conformance ]; then
     row "conformance $backend" "exit $status; $(tail -n 1 "$log")$(grep -m 1 '^no device' "$log" | sed 's/^/; /')"
     while IFS= read -r line; do row "" "$line"; done < <(grep '^allowed,' "$log")
   done
+fi
+if [ -z "$only" ] || [ "$only" = corpus ]; then
+  . "$stages/corpus_stage.sh"
+  run_corpus
 fi
 if [ -z "$only" ] || [ "$only" = figures ]; then
   if [ -x "$bin/tests/gpu/kcache-gpu-figures" ]; then

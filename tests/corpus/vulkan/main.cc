@@ -1,8 +1,10 @@
-// corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] [--seconds-each=S] [--device=I]
+// corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] [--seconds-each=S] [--seconds=S]
+//               [--device=I]
 //
 // Compiles every recorded variant to SPIR-V, makes N pipelines on the device (of those whose result
 // can be checked, then of the smallest others), runs the former and compares their results, and prints
-// one line for each that failed. Uses the daemon at $KCACHE_SOCKET, or a private one of its own. Last
+// one line for each that failed. After --seconds no more pipelines are begun, and a line says how many
+// were not. Uses the daemon at $KCACHE_SOCKET, or a private one of its own. Last
 // line: `summary: key=value …`. Exit status 0: nothing failed but what is beyond the device (a
 // capability) or the time for one pipeline, and 90 pipelines (or N, if that is less) were made.
 
@@ -35,12 +37,13 @@ struct Options {
   size_t pipelines = 150;
   size_t compile_limit = SIZE_MAX;  // of variants, by name
   int seconds_each = 60;            // for one pipeline
+  double seconds = 1e9;             // from the start, in which pipelines are begun
   uint32_t device = 0;
 };
 
 struct Counts {
-  std::atomic<int> compiled{0}, failed{0}, pipelines{0}, beyond_device{0}, too_slow{0}, ran{0},
-      wrong{0};
+  std::atomic<int> compiled{0}, failed{0}, pipelines{0}, beyond_device{0}, too_slow{0}, not_begun{0},
+      ran{0}, wrong{0};
 };
 
 using Clock = std::chrono::steady_clock;
@@ -92,10 +95,15 @@ std::map<std::string, size_t> CompileAll(Client& client, const std::vector<Varia
 
 // The kernels that were made, by variant.
 std::map<std::string, Kernel> MakePipelines(Client& client, const std::vector<Variant>& variants,
-                                            const Options& options, Counts* counts) {
+                                            const Options& options, Clock::time_point start,
+                                            Counts* counts) {
   std::map<std::string, Kernel> kernels;
   std::mutex mutex;
   ForEach(variants, [&](const Variant& variant) {
+    if (SecondsSince(start) > options.seconds) {
+      ++counts->not_begun;
+      return;
+    }
     auto program = ProgramOf(variant);
     if (!program.ok()) return;  // reported by the compile
     const auto wanted = Cases().find(variant.name);
@@ -192,8 +200,12 @@ int Run(const Options& options) {
   const double compile_seconds = SecondsSince(start);
   {
     const std::map<std::string, Kernel> kernels = MakePipelines(
-        **client, Choose(*variants, sizes, options.pipelines), options, &counts);
+        **client, Choose(*variants, sizes, options.pipelines), options, start, &counts);
     RunAll(**client, kernels, options, &counts);
+  }
+  if (counts.not_begun > 0) {
+    std::printf("%d pipelines not begun: %.0f seconds had passed\n", counts.not_begun.load(),
+                options.seconds);
   }
   (*client)->Close();
   const absl::Status stopped = daemon != nullptr ? daemon->Stop() : absl::OkStatus();
@@ -228,6 +240,8 @@ int main(int argc, char** argv) {
       options.compile_limit = std::strtoul(limit, nullptr, 10);
     } else if (const char* seconds = value("--seconds-each=")) {
       options.seconds_each = std::atoi(seconds);
+    } else if (const char* all_seconds = value("--seconds=")) {
+      options.seconds = std::strtod(all_seconds, nullptr);
     } else if (const char* device = value("--device=")) {
       options.device = static_cast<uint32_t>(std::strtoul(device, nullptr, 10));
     } else {
@@ -238,7 +252,7 @@ int main(int argc, char** argv) {
   if (options.record.empty()) {
     std::fprintf(stderr,
                  "usage: corpus_vulkan --record=FILE [--pipelines=N] [--compile-limit=N] "
-                 "[--seconds-each=S] [--device=I]\n");
+                 "[--seconds-each=S] [--seconds=S] [--device=I]\n");
     return 2;
   }
   return kcache::corpus::Run(options);

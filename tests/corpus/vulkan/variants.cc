@@ -51,13 +51,14 @@ absl::Status AddIncludes(const std::string& text, const std::filesystem::path& d
 absl::StatusOr<std::vector<Variant>> ReadRecord(const std::string& path) {
   std::ifstream file(path);
   if (!file) return absl::NotFoundError("cannot read " + path);
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
   std::vector<Variant> variants;
   for (std::string line; std::getline(file, line);) {
     std::vector<std::string> fields = Split(line, '\t');
     fields.resize(4);
     Variant variant;
     variant.name = fields[0];
-    variant.source_file = fields[1];
+    variant.source_file = (directory / fields[1]).string();
     variant.flags = Split(fields[2], kItemSeparator);
     for (const std::string& define : Split(fields[3], kItemSeparator)) {
       const size_t equals = define.find('=');

@@ -22,7 +22,8 @@ struct Variant {
   std::vector<std::pair<std::string, std::optional<std::string>>> defines;
 };
 
-// What record_glslc.py has written, sorted by name.
+// What record_glslc.py has written, sorted by name. A source that is not named from the root is
+// below the record's folder.
 absl::StatusOr<std::vector<Variant>> ReadRecord(const std::string& path);
 
 // The program, with exactly the headers that its source includes, directly or not.

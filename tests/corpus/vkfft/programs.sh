@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Prints VkFFT's programs that a build folder can make, a target a line: one for each API whose headers are there.
+#
+#   tests/corpus/vkfft/programs.sh BUILD_DIRECTORY
+set -euo pipefail
+ninja -C "${1:?usage: programs.sh BUILD_DIRECTORY}" -t targets all |
+  sed -n 's|^tests/corpus/vkfft/\(corpus_vkfft[a-z_]*\): .*|\1|p'
