@@ -43,8 +43,8 @@ private_daemon "$work" "$programs" --backends.directories="$programs/backends/op
   --compile.workers="$jobs" --compile.nice=0 --compile.processes=8192
 control devices | grep -q 'OpenCL:0' || { control devices; cat "$work/daemon.log" >&2; exit 1; }
 
-# limited COMMAND …
-limited() { timeout --kill-after=5 "$limit" "$@"; }
+# limited COMMAND …: in our process group, so that what ends this script ends it, too.
+limited() { timeout --foreground --kill-after=5 "$limit" "$@"; }
 # field NAME FILE: out of the last line, "name=value name=value"; 0 where a process did not get that far.
 field() { tail -n 1 "$2" | tr ' ' '\n' | awk -F= -v name="$1" '$1 == name { value = $2 } END { print (value + 0 == value ? value : 0) }'; }
 # ended FILE: whether what wrote it got to its last line.
