@@ -40,7 +40,7 @@ export POCL_CACHE_DIR=$work/pocl CUDA_CACHE_PATH=$work/nvidia
 
 say "starting a private daemon"
 private_daemon "$work" "$programs" --backends.directories="$programs/backends/opencl" \
-  --compile.workers="$jobs" --compile.nice=0 --compile.processes=8192
+  --compile.workers="$jobs" --compile.nice=0
 control devices | grep -q 'OpenCL:0' || { control devices; cat "$work/daemon.log" >&2; exit 1; }
 
 # limited COMMAND …: in our process group, so that what ends this script ends it, too.
