@@ -52,10 +52,10 @@ run_corpus() {
         for program in "$bin"/tests/corpus/vkfft/corpus_vkfft*; do
           [ -x "$program" ] && [ ! -d "$program" ] || continue
           case $program in
-            *_cuda) corpus_row "vkfft CUDA" CUDA "$program" ;;
-            *_hip) corpus_row "vkfft HIP" HIP "$program" ;;
-            *_vulkan) corpus_row "vkfft Vulkan" Vulkan "$program" ;;
-            *) corpus_row "vkfft OpenCL" OpenCL "$program" ;;
+            *_cuda) corpus_row "vkfft CUDA" CUDA "$program" --daemon ;;
+            *_hip) corpus_row "vkfft HIP" HIP "$program" --daemon ;;
+            *_vulkan) corpus_row "vkfft Vulkan" Vulkan "$program" --daemon ;;
+            *) corpus_row "vkfft OpenCL" OpenCL "$program" --daemon ;;
           esac
         done ;;
       *) failed=$((failed + 1)); row "corpus $corpus" "there is no such corpus" ;;
