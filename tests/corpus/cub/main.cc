@@ -13,11 +13,11 @@
 
 #include "absl/strings/numbers.h"
 #include "check.h"
-#include "compile_role.h"
 #include "contract/mutex.h"
 #include "contract/strings.h"
 #include "daemon_run.h"
 #include "programs.h"
+#include "tests/corpus/compile_role.h"
 #include "tests/support/private_daemon.h"
 
 namespace kcache::corpus {

@@ -1,4 +1,4 @@
-#include "compile_role.h"
+#include "tests/corpus/compile_role.h"
 
 #include <fcntl.h>
 #include <grpcpp/create_channel_posix.h>

@@ -2,8 +2,8 @@
 // only compile.
 //
 // Threads: one call at a time per object. Ownership: the object owns the process and ends it.
-#ifndef KCACHE_TESTS_CORPUS_CUB_COMPILE_ROLE_H_
-#define KCACHE_TESTS_CORPUS_CUB_COMPILE_ROLE_H_
+#ifndef KCACHE_TESTS_CORPUS_COMPILE_ROLE_H_
+#define KCACHE_TESTS_CORPUS_COMPILE_ROLE_H_
 
 #include <sys/types.h>
 
@@ -35,4 +35,4 @@ class CompileRole {
 
 }  // namespace kcache::corpus
 
-#endif  // KCACHE_TESTS_CORPUS_CUB_COMPILE_ROLE_H_
+#endif  // KCACHE_TESTS_CORPUS_COMPILE_ROLE_H_
