@@ -1,6 +1,3 @@
-#define CL_TARGET_OPENCL_VERSION 120
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-
 #include "tests/corpus/vkfft/opencl_over_kcache.h"
 
 #include <cstring>
@@ -40,8 +37,7 @@ struct State {
   _cl_device_id device;
   _cl_context context;
   _cl_command_queue queue;
-  int programs = 0;
-  int launches = 0;
+  Counts counts;
   absl::Status failure;
 };
 State* state = nullptr;
@@ -68,11 +64,11 @@ Dim3 Extent(const size_t* sizes, cl_uint dimensions) {
 
 }  // namespace
 
-OpenClOverKcache::OpenClOverKcache(Client* client, DeviceInfo device) {
+OpenClOverKcache::OpenClOverKcache(const Place& place) {
   state = new State;
-  state->client = client;
-  state->device.info = std::move(device);
-  auto queue = client->GetQueue(state->device.info.id);
+  state->client = place.client;
+  state->device.info = *place.device;
+  auto queue = place.client->GetQueue(state->device.info.id);
   if (queue.ok()) {
     state->queue.queue = *queue;
   } else {
@@ -88,8 +84,7 @@ OpenClOverKcache::~OpenClOverKcache() {
 cl_device_id OpenClOverKcache::device() { return &state->device; }
 cl_context OpenClOverKcache::context() { return &state->context; }
 cl_command_queue OpenClOverKcache::queue() { return &state->queue; }
-int OpenClOverKcache::programs() const { return state->programs; }
-int OpenClOverKcache::launches() const { return state->launches; }
+const Counts& OpenClOverKcache::counts() const { return state->counts; }
 const absl::Status& OpenClOverKcache::failure() const { return state->failure; }
 
 cl_mem OpenClOverKcache::Allocate(size_t bytes) {
@@ -97,8 +92,7 @@ cl_mem OpenClOverKcache::Allocate(size_t bytes) {
 }
 
 absl::Status OpenClOverKcache::Write(cl_mem memory, const void* data, size_t bytes) {
-  return memory->buffer.Write(state->queue.queue, 0,
-                              {static_cast<const std::byte*>(data), bytes});
+  return memory->buffer.Write(state->queue.queue, 0, {static_cast<const std::byte*>(data), bytes});
 }
 
 absl::Status OpenClOverKcache::Read(cl_mem memory, void* data, size_t bytes) {
@@ -202,16 +196,17 @@ cl_int clReleaseProgram(cl_program program) {
 }
 
 cl_kernel clCreateKernel(cl_program program, const char* name, cl_int* error) {
+  ++state->counts.programs;
   auto source = kcache::Program::FromSource("opencl-c", program->source);
   if (!source.ok()) {
     *error = Answer(source.status());
     return nullptr;
   }
-  auto kernel = state->client->Acquire(
-      {.program = *source, .entry = name, .device = state->device.info.id});
+  auto kernel =
+      state->client->Acquire({.program = *source, .entry = name, .device = state->device.info.id});
   *error = Answer(kernel.status(), CL_BUILD_PROGRAM_FAILURE);
   if (!kernel.ok()) return nullptr;
-  ++state->programs;
+  ++state->counts.compiled;
   auto* made = new _cl_kernel;
   made->arguments.resize(kernel->info().arguments.size());
   made->kernel = *std::move(kernel);
@@ -246,7 +241,7 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint 
       arguments.push_back(kcache::Argument::Bytes(std::as_bytes(std::span(argument.bytes))));
     }
   }
-  ++state->launches;
+  ++state->counts.launches;
   return Answer(kernel->kernel.LaunchList(
       queue->queue,
       kcache::LaunchConfig::Global(kcache::corpus::Extent(global, dimensions),

@@ -1,5 +1,5 @@
-// As much of OpenCL as VkFFT calls, on top of kcache: VkFFT itself is unchanged and links this in the
-// place of the ICD loader. Programs are acquired from the daemon, buffers and launches are the
+// As much of OpenCL as VkFFT calls, on top of kcache: VkFFT itself is unchanged and links this in
+// the place of the ICD loader. Programs are acquired from the daemon, buffers and launches are the
 // device host's.
 //
 // Threads: one. Ownership: OpenClOverKcache outlives what was made through it.
@@ -10,16 +10,15 @@
 #include <CL/cl.h>
 
 #include <cstddef>
-#include <memory>
-#include <string>
 
-#include "kcache/client.h"
+#include "tests/corpus/vkfft/place.h"
+#include "tests/corpus/vkfft/transform.h"
 
 namespace kcache::corpus {
 
 class OpenClOverKcache {
  public:
-  OpenClOverKcache(Client* client, DeviceInfo device);
+  explicit OpenClOverKcache(const Place& place);
   ~OpenClOverKcache();
 
   // What VkFFT is configured with.
@@ -33,8 +32,7 @@ class OpenClOverKcache {
   absl::Status Read(cl_mem memory, void* data, size_t bytes);
   void Release(cl_mem memory);
 
-  int programs() const;
-  int launches() const;
+  const Counts& counts() const;
   // The first thing that kcache refused, for VkFFT's own errors are numbers.
   const absl::Status& failure() const;
 };

@@ -1,0 +1,1 @@
+/* VkFFT includes it and uses nothing of it. */

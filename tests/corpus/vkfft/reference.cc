@@ -1,0 +1,48 @@
+#include "tests/corpus/vkfft/reference.h"
+
+#include <numbers>
+
+namespace kcache::corpus {
+namespace {
+
+// One line of `count` values, `stride` apart, by the definition.
+void TransformLine(std::vector<std::complex<double>>* values, size_t first, size_t count,
+                   size_t stride) {
+  std::vector<std::complex<double>> roots(count);
+  for (size_t k = 0; k < count; ++k) {
+    roots[k] = std::polar(
+        1.0, -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(count));
+  }
+  std::vector<std::complex<double>> line(count);
+  for (size_t k = 0; k < count; ++k) {
+    size_t at = 0;
+    for (size_t i = 0; i < count; ++i) {
+      line[k] += (*values)[first + i * stride] * roots[at];
+      at += k;
+      if (at >= count) at -= count;
+    }
+  }
+  for (size_t k = 0; k < count; ++k) (*values)[first + k * stride] = line[k];
+}
+
+}  // namespace
+
+std::vector<Value> InputOf(const Plan& plan) {
+  const auto part = [](size_t n) { return static_cast<float>(n * 2654435761u % 2000) / 1000 - 1; };
+  std::vector<Value> in(plan.values());
+  for (size_t i = 0; i < in.size(); ++i) in[i] = {part(2 * i), part(2 * i + 1)};
+  return in;
+}
+
+std::vector<std::complex<double>> Transformed(const Plan& plan, const std::vector<Value>& in) {
+  std::vector<std::complex<double>> values(in.begin(), in.end());
+  for (size_t batch = 0; batch < plan.batches; ++batch) {
+    const size_t start = batch * plan.x * plan.y;
+    for (size_t y = 0; y < plan.y; ++y) TransformLine(&values, start + y * plan.x, plan.x, 1);
+    if (plan.y == 1) continue;
+    for (size_t x = 0; x < plan.x; ++x) TransformLine(&values, start + x, plan.y, plan.x);
+  }
+  return values;
+}
+
+}  // namespace kcache::corpus
