@@ -46,9 +46,9 @@ control devices | grep -q 'OpenCL:0' || { control devices; cat "$work/daemon.log
 # limited COMMAND …: in our process group, so that what ends this script ends it, too.
 limited() { timeout --foreground --kill-after=5 "$limit" "$@"; }
 # field NAME FILE: out of the last line, "name=value name=value"; 0 where a process did not get that far.
-field() { tail -n 1 "$2" | tr ' ' '\n' | awk -F= -v name="$1" '$1 == name { value = $2 } END { print (value + 0 == value ? value : 0) }'; }
+field() { tail -n 1 "$2" | tr ' ' '\n' | awk -F= -v name="$1" '$1 == name { value = $2 } END { print (value == "" ? 0 : value) }'; }
 # ended FILE: whether what wrote it got to its last line.
-ended() { tail -n 1 "$1" | grep -q '=' && return; echo "ours: a process did not come to its end"; return 1; }
+ended() { tail -n 1 "$1" | grep -qE '^(programs|files)=' && return; echo "ours: a process did not come to its end"; return 1; }
 
 summary= bad=0
 

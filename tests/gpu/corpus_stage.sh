@@ -42,7 +42,7 @@ run_corpus() {
     case $corpus in
       darktable|piglit)
         corpus_row "$corpus" OpenCL \
-          "$scripts/opencl.sh" --programs "$bin" --data "$data" --jobs "$jobs" --limit $((limit / 2)) "$corpus" ;;
+          "$scripts/opencl.sh" --programs "$bin" --data "$data" --jobs "$jobs" --limit $((limit * 3 / 4)) "$corpus" ;;
       cub) corpus_row cub CUDA "$bin/tests/corpus/cub/corpus_cub" --daemon --jobs="$jobs" ;;
       vulkan)
         corpus_row vulkan Vulkan "$bin/tests/corpus/vulkan/corpus_vulkan" --record="$data/vulkan/record.tsv" \
