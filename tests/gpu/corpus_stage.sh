@@ -49,13 +49,13 @@ run_corpus() {
           --pipelines=$pipelines --seconds-each=30 --seconds=$((limit / 2)) ;;
       vkfft)
         # The family is the last part of the program's name.
-        for program in "$bin"/tests/corpus/vkfft/corpus_vkfft*; do
+        for program in "$bin"/tests/corpus/vkfft/corpus_vkfft_*; do
           [ -x "$program" ] && [ ! -d "$program" ] || continue
           case $program in
             *_cuda) corpus_row "vkfft CUDA" CUDA "$program" --daemon ;;
             *_hip) corpus_row "vkfft HIP" HIP "$program" --daemon ;;
             *_vulkan) corpus_row "vkfft Vulkan" Vulkan "$program" --daemon ;;
-            *) corpus_row "vkfft OpenCL" OpenCL "$program" --daemon ;;
+            *_opencl) corpus_row "vkfft OpenCL" OpenCL "$program" --daemon ;;
           esac
         done ;;
       *) failed=$((failed + 1)); row "corpus $corpus" "there is no such corpus" ;;
