@@ -8,6 +8,8 @@ std::string Plan::name() const {
   std::string text = std::to_string(x);
   if (y > 1) text += "x" + std::to_string(y);
   if (batches > 1) text += ", " + std::to_string(batches) + " at once";
+  if (real) text += ", real";
+  if (double_precision) text += ", double";
   return text;
 }
 
@@ -15,9 +17,10 @@ std::string Plan::name() const {
 // sizes that take more than one kernel, planes, batches.
 std::vector<Plan> Plans() {
   std::vector<Plan> plans;
-  for (const size_t size : {2,   3,   4,   5,   6,   7,    8,    9,    11,   12,   13,   16,  17,
-                            19,  27,  32,  49,  64,  97,   100,  121,  125,  128,  169,  210, 243,
-                            256, 343, 360, 512, 729, 1000, 1009, 1024, 2048, 3125, 4096, 8192}) {
+  for (const size_t size :
+       {2,   3,   4,   5,   6,   7,    8,    9,    11,   12,   13,   16,   17,
+        19,  27,  32,  49,  64,  97,   100,  121,  125,  128,  169,  210,  243,
+        256, 343, 360, 512, 729, 1000, 1009, 1024, 2048, 3125, 4096, 8192, 32768}) {
     plans.push_back({.x = size});
   }
   for (const size_t size : {16, 60, 128, 256}) plans.push_back({.x = size, .batches = 7});
@@ -25,6 +28,14 @@ std::vector<Plan> Plans() {
        {std::pair<size_t, size_t>{16, 16}, {64, 32}, {30, 42}, {128, 128}, {17, 8}, {100, 75}}) {
     plans.push_back({.x = x, .y = y});
   }
+  for (const size_t size : {8, 17, 27, 64, 100, 1024}) {
+    plans.push_back({.x = size, .double_precision = true});
+  }
+  plans.push_back({.x = 30, .y = 42, .double_precision = true});
+  for (const size_t size : {8, 17, 30, 128, 1000}) plans.push_back({.x = size, .real = true});
+  plans.push_back({.x = 60, .batches = 7, .real = true});
+  plans.push_back({.x = 64, .y = 32, .real = true});
+  plans.push_back({.x = 64, .double_precision = true, .real = true});
   return plans;
 }
 

@@ -11,13 +11,18 @@
 
 namespace kcache::corpus {
 
-// A complex transform of single precision, of lines of `x` values or of planes of x × y.
+// A transform in place, of lines of `x` values or of planes of x × y.
 struct Plan {
   size_t x = 1, y = 1;
   size_t batches = 1;
+  bool double_precision = false;
+  // Real values, two in the place of a complex one, to the x/2 + 1 complex values that say all, and
+  // back. Lines have room for these, so real ones end with one or two that mean nothing.
+  bool real = false;
 
   std::string name() const;
-  size_t values() const { return x * y * batches; }
+  size_t line() const { return real ? x / 2 + 1 : x; }    // complex values
+  size_t values() const { return line() * y * batches; }  // complex values
 };
 
 std::vector<Plan> Plans();

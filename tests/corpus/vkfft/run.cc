@@ -15,7 +15,8 @@
 namespace kcache::corpus {
 namespace {
 
-constexpr double kTolerance = 2e-5;  // of single precision, over a few passes
+// Over a few passes.
+double Tolerance(const Plan& plan) { return plan.double_precision ? 1e-12 : 2e-5; }
 
 // Forward against the definition, and back against what was given.
 absl::Status Check(Transform* transform, const Plan& plan) {
@@ -24,13 +25,14 @@ absl::Status Check(Transform* transform, const Plan& plan) {
   if (absl::Status status = transform->Run(Direction::kForward, in, &out); !status.ok()) {
     return status;
   }
-  if (const double off = Difference(out, Transformed(plan, in)); !(off <= kTolerance)) {
+  if (const double off = Difference(out, Transformed(plan, in)); !(off <= Tolerance(plan))) {
     return absl::DataLossError(absl::StrCat("the transform is off by ", off));
   }
   if (absl::Status status = transform->Run(Direction::kInverse, out, &back); !status.ok()) {
     return status;
   }
-  if (const double off = Difference(back, in); !(off <= kTolerance)) {
+  if (const double off = Difference(Meant(plan, back), Meant(plan, in));
+      !(off <= Tolerance(plan))) {
     return absl::DataLossError(absl::StrCat("there and back is off by ", off));
   }
   return absl::OkStatus();

@@ -14,13 +14,17 @@ using kcache::corpus::VulkanAnswer;
 namespace {
 
 // What a descriptor set shows to a kernel, in the order of its arguments.
-absl::StatusOr<std::vector<kcache::BufferView>> Views(const VkDescriptorSet_T& set) {
+absl::StatusOr<std::vector<kcache::BufferView>> Views(const VkPipeline_T& pipeline,
+                                                      const VkDescriptorSet_T& set) {
   std::vector<kcache::BufferView> views;
-  for (const auto& [at, info] : set.buffers) {
-    const kcache::Buffer& buffer = info.buffer->memory->buffer;
-    // VkFFT counts in whole blocks, which may end behind the buffer.
-    const uint64_t left = buffer.size() - std::min(info.offset, buffer.size());
-    auto view = buffer.View(info.offset, std::min(info.range, left));
+  for (const auto& [binding, element] : pipeline.descriptors) {
+    const auto written = set.buffers.find({binding, element});
+    if (written == set.buffers.end() || written->second.buffer == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("nothing was written to binding ", binding, ", element ", element));
+    }
+    const VkDescriptorBufferInfo& info = written->second;
+    auto view = info.buffer->memory->buffer.View(info.offset, info.range);
     if (!view.ok()) return view.status();
     views.push_back(*std::move(view));
   }
@@ -73,7 +77,7 @@ VKAPI_ATTR void VKAPI_CALL vkCmdPushConstants(VkCommandBuffer commands, VkPipeli
 
 VKAPI_ATTR void VKAPI_CALL vkCmdDispatch(VkCommandBuffer commands, uint32_t x, uint32_t y,
                                          uint32_t z) {
-  auto views = Views(*commands->set);
+  auto views = Views(*commands->pipeline, *commands->set);
   commands->commands.push_back([kernel = commands->pipeline->kernel, views = std::move(views),
                                 push_constants = commands->push_constants,
                                 groups = kcache::Dim3(x, y, z)](const kcache::Queue& queue) {

@@ -41,7 +41,7 @@ struct VkShaderModule_T {
 };
 struct VkDescriptorSetLayout_T {};
 struct VkDescriptorSet_T {
-  // By (binding, element), the order in which kcache has them as arguments.
+  // By (binding, element).
   std::map<std::pair<uint32_t, uint32_t>, VkDescriptorBufferInfo> buffers;
 };
 struct VkDescriptorPool_T {
@@ -50,6 +50,8 @@ struct VkDescriptorPool_T {
 struct VkPipelineLayout_T {};
 struct VkPipeline_T {
   kcache::Kernel kernel;
+  // Which descriptor each argument is: kcache has only those that the shader uses, by binding.
+  std::vector<std::pair<uint32_t, uint32_t>> descriptors;  // (binding, element)
 };
 
 struct VkCommandBuffer_T {

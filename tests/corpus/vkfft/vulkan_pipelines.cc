@@ -1,12 +1,50 @@
 // Shader modules, pipelines and descriptors of the stand-in (vulkan_over_kcache.h).
 
+#include <cstdlib>
 #include <cstring>
+#include <map>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "tests/corpus/vkfft/vulkan_objects.h"
 
 using kcache::corpus::vulkan;
 using kcache::corpus::VulkanAnswer;
+
+namespace {
+
+// The bindings of the shader's buffers, by the name of the block: "binding = 2) buffer DataOut{".
+std::map<std::string, uint32_t> BindingsOf(const std::string& glsl) {
+  constexpr std::string_view kBinding = "binding = ", kBuffer = "buffer ";
+  std::map<std::string, uint32_t> bindings;
+  for (size_t at = glsl.find(kBinding); at != std::string::npos; at = glsl.find(kBinding, at)) {
+    at += kBinding.size();
+    const uint32_t binding = static_cast<uint32_t>(std::strtoul(&glsl[at], nullptr, 10));
+    const size_t buffer = glsl.find(kBuffer, at);
+    if (buffer == std::string::npos) break;
+    const size_t name = buffer + kBuffer.size();
+    bindings[glsl.substr(name, glsl.find_first_of(" {", name) - name)] = binding;
+  }
+  return bindings;
+}
+
+absl::StatusOr<std::vector<std::pair<uint32_t, uint32_t>>> DescriptorsOf(
+    const std::string& glsl, const kcache::KernelInfo& kernel) {
+  const std::map<std::string, uint32_t> bindings = BindingsOf(glsl);
+  std::map<uint32_t, uint32_t> elements;  // seen so far, by binding
+  std::vector<std::pair<uint32_t, uint32_t>> descriptors;
+  for (const kcache::ArgumentInfo& argument : kernel.arguments) {
+    if (argument.kind != kcache::ArgumentKind::kBuffer) continue;  // of the push constants
+    const auto binding = bindings.find(argument.type_name);
+    if (binding == bindings.end()) {
+      return absl::NotFoundError(absl::StrCat("no binding for the buffer ", argument.type_name));
+    }
+    descriptors.emplace_back(binding->second, elements[binding->second]++);
+  }
+  return descriptors;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -42,7 +80,11 @@ VKAPI_ATTR VkResult VKAPI_CALL vkCreateComputePipelines(VkDevice, VkPipelineCach
         {.program = *program, .entry = stage.pName, .device = vulkan->physical_device.info.id});
     if (!kernel.ok()) return VulkanAnswer(kernel.status(), VK_ERROR_INITIALIZATION_FAILED);
     ++vulkan->counts.compiled;
-    pipelines[i] = new VkPipeline_T{*std::move(kernel)};
+    auto descriptors = DescriptorsOf(stage.module->glsl, kernel->info());
+    if (!descriptors.ok()) {
+      return VulkanAnswer(descriptors.status(), VK_ERROR_INITIALIZATION_FAILED);
+    }
+    pipelines[i] = new VkPipeline_T{*std::move(kernel), *std::move(descriptors)};
   }
   return VK_SUCCESS;
 }
