@@ -107,8 +107,10 @@ absl::StatusOr<v1::KernelInfo> ReflectKernel(cl_kernel kernel, cl_device_id devi
   info.set_local_memory_bytes(WorkGroupValue<cl_ulong>(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE));
   info.set_private_memory_bytes(
       WorkGroupValue<cl_ulong>(kernel, device, CL_KERNEL_PRIVATE_MEM_SIZE));
-  info.set_max_local_size(
-      static_cast<uint32_t>(WorkGroupValue<size_t>(kernel, device, CL_KERNEL_WORK_GROUP_SIZE)));
+  // A kernel of a fixed size was compiled for it: NVIDIA's driver answers 256 for larger ones, too.
+  info.set_max_local_size(static_cast<uint32_t>(
+      std::max(WorkGroupValue<size_t>(kernel, device, CL_KERNEL_WORK_GROUP_SIZE),
+               required[0] * required[1] * required[2])));
   return info;
 }
 
