@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/corpus/vkfft/vendor.h"
+
 // OpenCL's handles point to these.
 struct _cl_device_id {
   kcache::DeviceInfo info;
@@ -114,7 +116,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info name, size_t size, vo
   const kcache::DeviceLimits& limits = device->info.limits;
   switch (name) {
     case CL_DEVICE_VENDOR_ID:
-      return Give(cl_uint{0}, size, value, returned);
+      return Give(cl_uint{kcache::corpus::PciVendor(device->info)}, size, value, returned);
     case CL_DEVICE_MAX_WORK_GROUP_SIZE:
       return Give(size_t{limits.max_local_size}, size, value, returned);
     case CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS:

@@ -107,7 +107,11 @@ absl::Status ThroughDaemon(const Api& api, const VkfftOptions& options, Report* 
     place.architecture = place.device->architecture;
     report->Run(api, place);
   } else if (api.architectures.empty()) {
-    return absl::NotFoundError(absl::StrCat("there is no ", id.ToString()));
+    std::string why;
+    for (const UnavailableFamily& family : list->unavailable) {
+      if (family.family == api.framework) why = ": " + family.reason;
+    }
+    return absl::NotFoundError(absl::StrCat("there is no ", id.ToString(), why));
   } else {
     for (const std::string& architecture : options.architectures) {
       place.architecture = architecture;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "absl/strings/str_cat.h"
+#include "tests/corpus/vkfft/vendor.h"
 #include "tests/corpus/vkfft/vulkan_objects.h"
 
 namespace kcache::corpus {
@@ -78,7 +79,8 @@ extern "C" {
 VKAPI_ATTR void VKAPI_CALL vkGetPhysicalDeviceProperties(VkPhysicalDevice physical_device,
                                                          VkPhysicalDeviceProperties* properties) {
   const kcache::DeviceLimits& from = physical_device->info.limits;
-  *properties = {};  // no vendor: VkFFT has settings of its own for each
+  *properties = {};
+  properties->vendorID = kcache::corpus::PciVendor(physical_device->info);
   VkPhysicalDeviceLimits& limits = properties->limits;
   const auto groups = [](uint64_t most) {
     return static_cast<uint32_t>(std::min<uint64_t>(most, std::numeric_limits<uint32_t>::max()));
