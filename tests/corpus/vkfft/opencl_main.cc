@@ -16,10 +16,12 @@ class OpenClApi : public OpenClOverKcache {
     configuration->device = &device_;
     configuration->context = &context_;
   }
-  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory) {
+  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory,
+                     uint64_t offset) {
     VkFFTLaunchParams launch = {};
     launch.commandQueue = &queue_;
     launch.buffer = memory;
+    launch.bufferOffset = offset;
     return VkFFTAppend(application, direction, &launch);
   }
 
@@ -37,6 +39,7 @@ int main(int argc, char** argv) {
   using namespace kcache::corpus;  // NOLINT(google-build-using-namespace)
   return RunCorpus({.program = "corpus_vkfft_opencl",
                     .framework = "OpenCL",
+                    .offsets = true,
                     .make = [](const Place& place) -> std::unique_ptr<Transform> {
                       return std::make_unique<VkfftTransform<OpenClApi>>(place);
                     }},

@@ -9,6 +9,11 @@
 #include "contract/strings.h"
 
 namespace kcache::corpus {
+namespace {
+
+constexpr char kOnly[] = "--only     only plans whose name contains TEXT\n";
+
+}  // namespace
 
 absl::StatusOr<VkfftOptions> ParseVkfftOptions(int argc, char** argv,
                                                const std::string& architectures) {
@@ -28,6 +33,8 @@ absl::StatusOr<VkfftOptions> ParseVkfftOptions(int argc, char** argv,
       options.backend = value;
     } else if (name == "--architecture" && compiles && !value.empty()) {
       chosen = value;
+    } else if (name == "--only") {
+      options.only = value;
     } else if (name == "--device" && absl::SimpleAtoi(value, &options.device)) {
     } else {
       return absl::InvalidArgumentError(absl::StrCat("unknown argument '", argv[i], "'"));
@@ -46,17 +53,18 @@ absl::StatusOr<VkfftOptions> ParseVkfftOptions(int argc, char** argv,
 std::string VkfftUsage(const std::string& program, const std::string& architectures) {
   if (architectures.empty()) {
     return absl::StrCat(
-        "usage: ", program, " [--daemon] [--device=INDEX]\n",
+        "usage: ", program, " [--daemon] [--device=INDEX] [--only=TEXT]\n",
         "Runs every plan through the kcached at $KCACHE_SOCKET, or one of its own, and "
         "compares results.\n");
   }
   return absl::StrCat(
       "usage: ", program, " --backend=PROGRAM | --daemon [--architecture=", architectures,
-      "] [--device=INDEX]\n",
+      "] [--device=INDEX] [--only=TEXT]\n",
       "--backend  compiles through this backend program, without a daemon or a device\n",
       "--daemon   through the kcached at $KCACHE_SOCKET, or one of its own; with a device, runs "
       "every "
-      "plan and compares results\n");
+      "plan and compares results\n",
+      kOnly);
 }
 
 }  // namespace kcache::corpus

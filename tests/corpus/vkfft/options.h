@@ -17,6 +17,7 @@ struct VkfftOptions {
   std::string backend;  // empty: through the daemon
   std::vector<std::string> architectures;
   uint32_t device = 0;
+  std::string only;  // plans whose names contain it
 };
 
 // `architectures`: the default, comma-separated; empty when the API needs a device.

@@ -10,12 +10,13 @@ std::string Plan::name() const {
   if (batches > 1) text += ", " + std::to_string(batches) + " at once";
   if (real) text += ", real";
   if (double_precision) text += ", double";
+  if (offset_at_launch) text += ", at an offset";
   return text;
 }
 
 // Powers of two and of other radices, mixed ones, primes (Rader's and Bluestein's algorithms),
 // sizes that take more than one kernel, planes, batches.
-std::vector<Plan> Plans() {
+std::vector<Plan> Plans(bool offsets) {
   std::vector<Plan> plans;
   for (const size_t size :
        {2,   3,   4,   5,   6,   7,    8,    9,    11,   12,   13,   16,   17,
@@ -36,6 +37,11 @@ std::vector<Plan> Plans() {
   plans.push_back({.x = 60, .batches = 7, .real = true});
   plans.push_back({.x = 64, .y = 32, .real = true});
   plans.push_back({.x = 64, .double_precision = true, .real = true});
+  if (!offsets) return plans;
+  for (const size_t size : {64, 1000, 32768}) {
+    plans.push_back({.x = size, .offset_at_launch = true});
+  }
+  plans.push_back({.x = 30, .y = 42, .offset_at_launch = true});
   return plans;
 }
 

@@ -19,13 +19,17 @@ struct Plan {
   // Real values, two in the place of a complex one, to the x/2 + 1 complex values that say all, and
   // back. Lines have room for these, so real ones end with one or two that mean nothing.
   bool real = false;
+  // In the second half of a buffer, which is said at the launch: in push constants, where the API
+  // has such a thing.
+  bool offset_at_launch = false;
 
   std::string name() const;
   size_t line() const { return real ? x / 2 + 1 : x; }    // complex values
   size_t values() const { return line() * y * batches; }  // complex values
 };
 
-std::vector<Plan> Plans();
+// `offsets`: those with one, too.
+std::vector<Plan> Plans(bool offsets);
 
 }  // namespace kcache::corpus
 

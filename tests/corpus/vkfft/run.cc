@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -40,8 +41,11 @@ absl::Status Check(Transform* transform, const Plan& plan) {
 
 class Report {
  public:
+  explicit Report(std::string only) : only_(std::move(only)) {}
+
   void Run(const Api& api, const Place& place) {
-    for (const Plan& plan : Plans()) {
+    for (const Plan& plan : Plans(api.offsets)) {
+      if (plan.name().find(only_) == std::string::npos) continue;
       // A new one each, so that one plan's failure is not the next one's.
       const std::unique_ptr<Transform> transform = api.make(place);
       absl::Status status = transform->Make(plan);
@@ -78,6 +82,7 @@ class Report {
     total_.launches += counts.launches;
   }
 
+  const std::string only_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   int plans_ = 0, failed_ = 0, checked_ = 0;
   Counts total_;
@@ -147,7 +152,7 @@ int RunCorpus(const Api& api, int argc, char** argv) {
     std::printf("%s", usage.c_str());
     return 0;
   }
-  Report report;
+  Report report(options->only);
   absl::Status done, stopped;
   if (!options->backend.empty()) {
     done = ThroughCompileRole(api, *options, &report);

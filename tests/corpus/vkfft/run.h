@@ -1,6 +1,7 @@
 // The corpus over one API: what the four programs' main() call.
 //
 //   corpus_vkfft_NAME [--daemon] [--backend=PROGRAM] [--architecture=NAME,…] [--device=INDEX]
+//   [--only=TEXT]
 //
 //   --daemon            through the daemon at $KCACHE_SOCKET, or, where that is not set, through
 //   one of
@@ -12,6 +13,7 @@
 //   device
 //   --architecture=…    CUDA and HIP without a device: for what
 //   --device=INDEX      which device of the family; 0
+//   --only=TEXT         only plans whose name contains it ("1000, real")
 //
 // One line a plan, last `summary: plans=… failed=… programs=… compiled=… launches=… checked=…
 // seconds=…`: `failed` are plans; `programs` what VkFFT generated, `compiled` how many of them
@@ -34,6 +36,7 @@ struct Api {
   std::string framework;  // "CUDA"
   // Compiled for where there is no device, comma-separated. Empty: a device is needed.
   std::string architectures = {};
+  bool offsets = false;  // offsets can be given with a launch
   std::unique_ptr<Transform> (*make)(const Place& place) = nullptr;
 };
 

@@ -5,6 +5,7 @@
 
 #include <vkFFT.h>
 
+#include <cstdint>
 #include <string>
 
 #include "tests/corpus/vkfft/runtime_over_kcache.h"
@@ -30,9 +31,11 @@ class RuntimeApi : public RuntimeOverKcache {
 
   void Configure(VkFFTConfiguration* configuration) { configuration->device = &device_; }
 
-  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory) {
+  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory,
+                     uint64_t offset) {
     VkFFTLaunchParams launch = {};
     launch.buffer = memory;
+    launch.bufferOffset = offset;
     return VkFFTAppend(application, direction, &launch);
   }
 

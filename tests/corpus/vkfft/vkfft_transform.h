@@ -12,7 +12,8 @@
 //     absl::Status Write(Memory memory, const void* data, size_t bytes);
 //     absl::Status Read(Memory memory, void* data, size_t bytes);
 //     void Configure(VkFFTConfiguration* configuration);
-//     VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory);
+//     VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory,
+//                        uint64_t offset);              // in bytes
 //     const absl::Status& failure() const;          // the first thing that kcache refused
 //     const Counts& counts() const;
 //   };
@@ -22,8 +23,10 @@
 
 #include <vkFFT.h>
 
+#include <algorithm>
 #include <cmath>
 #include <complex>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -45,8 +48,8 @@ class VkfftTransform : public Transform {
   absl::Status Make(const Plan& plan) override {
     if (!api_.failure().ok()) return api_.failure();
     double_precision_ = plan.double_precision;
-    bytes_ = plan.values() *
-             (double_precision_ ? sizeof(std::complex<double>) : sizeof(std::complex<float>));
+    offset_ = plan.offset_at_launch ? plan.values() : 0;
+    bytes_ = (offset_ + plan.values()) * ValueBytes();
     memory_ = api_.Allocate(bytes_);
     if (memory_ == nullptr) return api_.failure();
     VkFFTConfiguration configuration = {};
@@ -58,6 +61,7 @@ class VkfftTransform : public Transform {
     configuration.normalize = 1;
     configuration.doublePrecision = plan.double_precision;
     configuration.performR2C = plan.real;
+    configuration.specifyOffsetsAtLaunch = plan.offset_at_launch;
     // The buffer comes with each launch: given here, VkFFT writes Vulkan's descriptors before there
     // are the buffers that Bluestein's algorithm takes.
     configuration.bufferSize = &bytes_;
@@ -74,19 +78,32 @@ class VkfftTransform : public Transform {
   Counts counts() const override { return api_.counts(); }
 
  private:
+  uint64_t ValueBytes() const {
+    return double_precision_ ? sizeof(std::complex<double>) : sizeof(std::complex<float>);
+  }
+
   // `Part`: of a complex value, as the device has it.
   template <class Part>
   absl::Status RunAs(Direction direction, const std::vector<Value>& in, std::vector<Value>* out) {
-    std::vector<std::complex<Part>> values(in.begin(), in.end());
+    // What is before the offset has to stay as it is.
+    const std::complex<Part> before(1234, -4321);
+    std::vector<std::complex<Part>> values(offset_, before);
+    values.insert(values.end(), in.begin(), in.end());
     absl::Status status = api_.Write(memory_, values.data(), bytes_);
     if (!status.ok()) return status;
-    status =
-        Say(api_.Append(&application_, static_cast<int>(direction), &memory_), "running the plan");
+    status = Say(
+        api_.Append(&application_, static_cast<int>(direction), &memory_, offset_ * ValueBytes()),
+        "running the plan");
     if (!status.ok()) return status;
-    values.assign(in.size(), {NAN, NAN});
+    values.assign(values.size(), {NAN, NAN});
     status = api_.Read(memory_, values.data(), bytes_);
-    out->assign(values.begin(), values.end());
-    return status;
+    if (!status.ok()) return status;
+    const auto start = values.begin() + static_cast<ptrdiff_t>(offset_);
+    if (std::count(values.begin(), start, before) != start - values.begin()) {
+      return absl::DataLossError("something was written before the offset");
+    }
+    out->assign(start, values.end());
+    return absl::OkStatus();
   }
 
   // VkFFT's own errors are numbers; what kcache refused says more.
@@ -101,7 +118,8 @@ class VkfftTransform : public Transform {
   bool made_ = false;
   bool double_precision_ = false;
   typename Api::Memory memory_ = nullptr;
-  uint64_t bytes_ = 0;
+  uint64_t offset_ = 0;  // in values
+  uint64_t bytes_ = 0;   // of the whole buffer
 };
 
 }  // namespace kcache::corpus

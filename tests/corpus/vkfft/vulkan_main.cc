@@ -21,7 +21,8 @@ class VulkanApi : public VulkanOverKcache {
   }
 
   // VkFFT appends to a command buffer of ours.
-  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory) {
+  VkFFTResult Append(VkFFTApplication* application, int direction, Memory* memory,
+                     uint64_t offset) {
     VkCommandBufferAllocateInfo allocate = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
     allocate.commandPool = command_pool_;
     allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
@@ -30,13 +31,13 @@ class VulkanApi : public VulkanOverKcache {
     if (vkAllocateCommandBuffers(device_, &allocate, &commands) != VK_SUCCESS) {
       return VKFFT_ERROR_FAILED_TO_ALLOCATE_COMMAND_BUFFERS;
     }
-    const VkFFTResult result = Submit(application, direction, memory, commands);
+    const VkFFTResult result = Submit(application, direction, memory, offset, commands);
     vkFreeCommandBuffers(device_, command_pool_, 1, &commands);
     return result;
   }
 
  private:
-  VkFFTResult Submit(VkFFTApplication* application, int direction, Memory* memory,
+  VkFFTResult Submit(VkFFTApplication* application, int direction, Memory* memory, uint64_t offset,
                      VkCommandBuffer commands) {
     const VkCommandBufferBeginInfo begin = {VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
     if (vkBeginCommandBuffer(commands, &begin) != VK_SUCCESS) {
@@ -45,6 +46,7 @@ class VulkanApi : public VulkanOverKcache {
     VkFFTLaunchParams launch = {};
     launch.commandBuffer = &commands;
     launch.buffer = memory;
+    launch.bufferOffset = offset;
     if (const VkFFTResult result = VkFFTAppend(application, direction, &launch);
         result != VKFFT_SUCCESS) {
       return result;
@@ -80,6 +82,7 @@ int main(int argc, char** argv) {
   using namespace kcache::corpus;  // NOLINT(google-build-using-namespace)
   return RunCorpus({.program = "corpus_vkfft_vulkan",
                     .framework = "Vulkan",
+                    .offsets = true,
                     .make = [](const Place& place) -> std::unique_ptr<Transform> {
                       return std::make_unique<VkfftTransform<VulkanApi>>(place);
                     }},
