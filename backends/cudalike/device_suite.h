@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct DeviceSuiteParameters {
   std::function<std::unique_ptr<Family>()> make_family;
   std::string framework;  // "CUDA", "CUDA/PTX", "HIP"
   std::string language;   // of the suite's sources
+
+  friend void PrintTo(const DeviceSuiteParameters& parameters, std::ostream* out) {
+    *out << parameters.framework;
+  }
 };
 
 class DeviceSuite : public testing::TestWithParam<DeviceSuiteParameters> {

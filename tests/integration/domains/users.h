@@ -8,15 +8,16 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 
 namespace kcache::domains {
 
 enum class As { kRoot, kOrdinaryUser };
 
-inline std::string NameOf(const ::testing::TestParamInfo<As>& info) {
-  return info.param == As::kRoot ? "AsRoot" : "AsAnOrdinaryUser";
-}
+inline std::string NameOf(As user) { return user == As::kRoot ? "AsRoot" : "AsAnOrdinaryUser"; }
+
+inline void PrintTo(As user, std::ostream* out) { *out << NameOf(user); }
 
 class AsUser : public ::testing::TestWithParam<As> {
  protected:
@@ -25,7 +26,8 @@ class AsUser : public ::testing::TestWithParam<As> {
 };
 
 #define KCACHE_AS_BOTH_USERS(suite)                                                              \
-  INSTANTIATE_TEST_SUITE_P(Users, suite, ::testing::Values(As::kRoot, As::kOrdinaryUser), NameOf)
+  INSTANTIATE_TEST_SUITE_P(Users, suite, ::testing::Values(As::kRoot, As::kOrdinaryUser), \
+                           [](const auto& info) { return ::kcache::domains::NameOf(info.param); })
 
 }  // namespace kcache::domains
 
