@@ -250,6 +250,7 @@ void Acquirer::WithSource(const RequestPtr& request) {
     cached = keys_.try_emplace(std::move(cache_key), CachedKey{spec->key, *spec}).first;
   }
   request->artifact = cached->second.artifact;
+  request->probes = probes_;
   if (ArtifactPtr ready = core_->deps.artifacts->Peek(request->artifact); ready != nullptr) {
     WithArtifact(request, std::move(ready));
     return;
@@ -257,6 +258,7 @@ void Acquirer::WithSource(const RequestPtr& request) {
   request->spec = cached->second.spec;
   core_->deps.artifacts->Get(request->artifact, [this, request](ArtifactPtr artifact) {
     if (request->done) return;
+    if (request->probes != probes_) return WithSource(request);
     if (artifact != nullptr) return WithArtifact(request, std::move(artifact));
     request->spec.program = core_->sources.Find(request->program);
     if (request->spec.program == nullptr) return NeedSource(request);
@@ -272,6 +274,7 @@ void Acquirer::WithSource(const RequestPtr& request) {
         [this, request](absl::StatusOr<BuildResult> result) {
           if (request->done) return;
           request->build = 0;
+          if (request->probes != probes_) return WithSource(request);
           if (!result.ok()) return Fail(request, result.status());
           request->origin = result->joined ? v1::GRANT_JOINED : v1::GRANT_COMPILED;
           request->compile_ms = result->compile_ms;
@@ -285,6 +288,8 @@ void Acquirer::WithSource(const RequestPtr& request) {
 // ---- contexts and handles -----------------------------------------------------------------------
 
 void Acquirer::WithArtifact(const RequestPtr& request, ArtifactPtr artifact) {
+  // The driver that it is for may have gone while it was built or its context opened.
+  if (artifact != nullptr && request->probes != probes_) return WithSource(request);
   request->binary = std::move(artifact);
   if (request->acquire.mode() == v1::ACQUIRE_ARTIFACT) return GrantArtifact(request);
   auto device = core_->devices.Find(request->device);

@@ -45,6 +45,7 @@ struct AcquireRequest {
   uint64_t compile_ms = 0;
   BuildQueue::WaiterId build = 0;
   int cleared = 0;  // how often a clear overtook it
+  uint64_t probes = 0;  // Acquirer::OnProbed before its key was computed
   bool done = false;
 };
 
@@ -66,8 +67,12 @@ class Acquirer {
   // Answers nothing more to this session, hands its uploads on.
   void SessionEnded(Session* session);
 
-  // What was computed for (program, device) is void: devices or compilers changed.
-  void ForgetKeys() { keys_.clear(); }
+  // Devices and compilers have been probed anew: keys that were computed for them are void, and requests
+  // under way ask with a new one from their next step on.
+  void OnProbed() {
+    keys_.clear();
+    ++probes_;
+  }
 
   absl::StatusOr<BuildSpec> SpecFor(const v1::Acquire& acquire, const TrustDomain& domain,
                                     const Digest& program, std::string_view language,
@@ -111,6 +116,7 @@ class Acquirer {
     BuildSpec spec;
   };
   absl::flat_hash_map<std::string, CachedKey> keys_;
+  uint64_t probes_ = 0;
 };
 
 }  // namespace kcache::core

@@ -268,7 +268,8 @@ void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
   times_.Charge(flight->domain, took);
   const uint64_t took_ms = static_cast<uint64_t>(absl::ToInt64Milliseconds(took));
 
-  if (outcome.end == CompileOutcome::End::kNotCounted && ++flight->uncounted < kMaxUncounted) {
+  if (outcome.end == CompileOutcome::End::kNotCounted && ++flight->uncounted < kMaxUncounted &&
+      !flight->outdated) {
     Enqueue(key, *flight, /*front=*/true);
     Pump();
     return;
@@ -276,7 +277,7 @@ void BuildQueue::OnOutcome(const Digest& key, CompileOutcome outcome) {
   if (outcome.end != CompileOutcome::End::kReplied) {
     ++counters_.crashes;
     absl::Status died = CountDeath(key, flight, outcome);
-    if (outcome.end == CompileOutcome::End::kCrashed && flight->deaths < 2) {
+    if (outcome.end == CompileOutcome::End::kCrashed && flight->deaths < 2 && !flight->outdated) {
       Enqueue(key, *flight, /*front=*/true);
     } else {
       Finish(key, std::move(died));
@@ -363,12 +364,33 @@ void BuildQueue::Finish(const Digest& key, absl::StatusOr<BuildResult> result) {
     flights_[key] = std::move(flight->next);
     deps_->executor->Post([this] { Pump(); });
   }
-  for (Waiter& waiter : flight->waiters) {
+  Answer(std::move(flight->waiters), result);
+}
+
+void BuildQueue::Answer(std::vector<Waiter> waiters, const absl::StatusOr<BuildResult>& result) {
+  for (Waiter& waiter : waiters) {
     waiters_.erase(waiter.id);
     absl::StatusOr<BuildResult> mine = result;
     if (mine.ok()) mine->joined = waiter.joined;
     deps_->executor->Post(
         [done = std::move(waiter.done), mine = std::move(mine)]() mutable { done(std::move(mine)); });
+  }
+}
+
+void BuildQueue::OnProbed() {
+  const absl::Status outdated =
+      MakeError(v1::CLEARED, "devices and compilers were probed anew before this compile began");
+  for (Line& line : lines_) line.by_domain.clear();
+  queued_by_domain_.clear();
+  queued_ = 0;
+  for (auto flight = flights_.begin(); flight != flights_.end();) {
+    Flight& one = *flight->second;
+    if (one.next != nullptr) Answer(std::move(one.next->waiters), outdated);
+    one.next.reset();
+    one.outdated = one.running;
+    if (!one.running) Answer(std::move(one.waiters), outdated);
+    const auto at = flight++;
+    if (!at->second->running) flights_.erase(at);
   }
 }
 

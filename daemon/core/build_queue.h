@@ -77,6 +77,10 @@ class BuildQueue {
   // The artifacts have been cleared: builds under way are of an earlier epoch.
   void BumpEpoch() { ++epoch_; }
 
+  // Devices and compilers have been probed anew, so keys may have changed: builds that have not begun are
+  // given up, CLEARED to who waits for them, and none that runs is tried again.
+  void OnProbed();
+
   v1::RefusalList Refusals() const;
   uint64_t ClearRefusals(const std::string& key);  // empty: all
 
@@ -106,6 +110,7 @@ class BuildQueue {
     std::string domain;  // in whose line it stands, and whose compile time it costs
     uint64_t epoch = 0;
     bool running = false;
+    bool outdated = false;  // devices were probed anew while it ran
     int deaths = 0;
     int uncounted = 0;
     JobId job = 0;
@@ -130,6 +135,7 @@ class BuildQueue {
   void StartJob(const Digest& key, Flight* flight);
   void OnOutcome(const Digest& key, CompileOutcome outcome);
   void Finish(const Digest& key, absl::StatusOr<BuildResult> result);
+  void Answer(std::vector<Waiter> waiters, const absl::StatusOr<BuildResult>& result);
   absl::Status CountDeath(const Digest& key, Flight* flight, const CompileOutcome& outcome);
   absl::Status CheckRefused(const Digest& key);
   // LIMIT_EXCEEDED when the domain may not have another compile now.

@@ -64,7 +64,8 @@ void ServiceImpl::Probe(Function<void()> done) {
         std::map<DeviceRecord*, v1::DeviceState> before;
         for (DeviceRecord* device : core_.devices.All()) before[device] = device->state;
         std::vector<DeviceRecord*> changed = core_.devices.Apply(reports, core_.durable.down);
-        acquirer_.ForgetKeys();
+        acquirer_.OnProbed();
+        core_.builds.OnProbed();
         if (core_.serving) core_.deps.workers->Renew();
         for (const auto& [device, state] : before) {
           const bool is_away = device->state == v1::DEVICE_UNAVAILABLE;

@@ -89,6 +89,52 @@ TEST_F(DriverChange, CompileWorkersAreRenewed) {
   EXPECT_EQ(h.workers.renewed, 1);
 }
 
+// Of two builds one runs and one waits when the version changes: neither result is taken for the new one's.
+TEST_F(DriverChange, BuildsUnderWayAreAskedForAgainUnderTheNewKey) {
+  h.workers.hold = true;
+  h.workers.slots_ = 1;
+  const TestProgram other{"kernel sub "};
+  const uint64_t running = client->Acquire(program, "add");
+  const uint64_t waiting = client->Acquire(other, "sub");
+  ASSERT_EQ(h.workers.jobs.size(), 1u);
+  for (v1::DeviceInfo& device : *h.prober.reports[0].mutable_devices()) {
+    device.set_driver_version("2");
+    device.set_compiler_fingerprint("compiler-2");
+  }
+  ProbeAgain();
+  while (!h.workers.jobs.empty()) {
+    h.workers.FinishAll();
+    h.Settle();
+  }
+  ASSERT_TRUE(client->GrantOf(running));
+  ASSERT_TRUE(client->GrantOf(waiting));
+  EXPECT_EQ(h.workers.sources.size(), 3u) << "what ran for the old version, and both for the new one";
+  EXPECT_EQ(h.store.artifacts.size(), 3u);
+  // What the new version made has its key, and is found under it.
+  auto later = h.Client();
+  ASSERT_TRUE(later->GrantOf(later->Acquire(program, "add")));
+  ASSERT_TRUE(later->GrantOf(later->Acquire(other, "sub")));
+  EXPECT_EQ(h.workers.sources.size(), 3u);
+}
+
+// A look that finds everything as it was costs no compile.
+TEST_F(DriverChange, ALookThatFindsNothingNewCompilesNothingTwice) {
+  h.workers.hold = true;
+  h.workers.slots_ = 1;
+  const TestProgram other{"kernel sub "};
+  const uint64_t running = client->Acquire(program, "add");
+  const uint64_t waiting = client->Acquire(other, "sub");
+  for (int i = 0; i < 5; ++i) ProbeAgain();
+  while (!h.workers.jobs.empty()) {
+    h.workers.FinishAll();
+    h.Settle();
+  }
+  ASSERT_TRUE(client->GrantOf(running));
+  ASSERT_TRUE(client->GrantOf(waiting));
+  EXPECT_EQ(h.workers.sources.size(), 2u);
+  EXPECT_EQ(h.service()->Status().compiles_queued(), 0u);
+}
+
 TEST_F(DriverChange, OneThatGoesWhileItsDeviceDrainsIsUnavailableAfterwards) {
   ASSERT_TRUE(client->GrantOf(client->Acquire(program, "add")));
   client->acks = false;
