@@ -1,6 +1,5 @@
 #include "daemon/workers/supervisor.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <poll.h>
@@ -16,14 +15,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "contract/strings.h"
 #include "daemon/ops/system_error.h"
+#include "daemon/workers/tree_use.h"
 
 namespace kcache::workers {
 namespace {
@@ -97,84 +95,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-uint64_t ReadNumber(const std::string& path, int field) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return 0;
-  unsigned long long value = 0;
-  for (int i = 0; i <= field; ++i) {
-    if (std::fscanf(file, "%llu", &value) != 1) value = 0;
-  }
-  std::fclose(file);
-  return value;
-}
-
 }  // namespace
-
-namespace {
-
-constexpr uint32_t kMostProcesses = 4096;
-
-// Calls `visit(directory, resident bytes)` for each process of the tree, but no more than `most` of them,
-// `directory` being its own in /proc.
-template <class Visit>
-void ForEachInTree(pid_t pid, uint32_t most, const Visit& visit) {
-  static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  std::vector<pid_t> pending{pid};
-  for (uint32_t seen = 0; !pending.empty() && seen < most; ++seen) {
-    const pid_t next = pending.back();
-    pending.pop_back();
-    const std::string directory = absl::StrCat("/proc/", next);
-    const uint64_t pages = ReadNumber(directory + "/statm", 1);
-    if (pages == 0) continue;  // exited, or a zombie
-    visit(directory, pages * page);
-    // Children are listed with the thread that forked them.
-    const std::string tasks = directory + "/task";
-    DIR* listing = opendir(tasks.c_str());
-    if (listing == nullptr) continue;
-    while (const dirent* task = readdir(listing)) {
-      if (task->d_name[0] == '.') continue;
-      const std::string children = absl::StrCat(tasks, "/", task->d_name, "/children");
-      std::FILE* file = std::fopen(children.c_str(), "re");
-      if (file == nullptr) continue;
-      for (int child = 0; std::fscanf(file, "%d", &child) == 1;) pending.push_back(child);
-      std::fclose(file);
-    }
-    closedir(listing);
-  }
-}
-
-// "Pss:   1234 kB"; nothing when it may not be read.
-std::optional<uint64_t> ProportionalBytes(const std::string& directory) {
-  std::FILE* file = std::fopen((directory + "/smaps_rollup").c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  std::optional<uint64_t> bytes;
-  char line[256];
-  unsigned long long kilobytes = 0;
-  while (!bytes && std::fgets(line, sizeof line, file) != nullptr) {
-    if (std::sscanf(line, "Pss: %llu kB", &kilobytes) == 1) bytes = kilobytes << 10;
-  }
-  std::fclose(file);
-  return bytes;
-}
-
-}  // namespace
-
-TreeUse UseOfTree(pid_t pid, uint32_t most_processes) {
-  TreeUse use;
-  ForEachInTree(pid, std::min(most_processes, kMostProcesses), [&use](const std::string&, uint64_t resident) {
-    use.resident_bytes += resident;
-    ++use.processes;
-  });
-  return use;
-}
-
-uint64_t ProportionalBytesOfTree(pid_t pid) {
-  uint64_t bytes = 0;
-  ForEachInTree(pid, kMostProcesses, [&bytes](const std::string& directory, uint64_t resident) {
-    bytes += ProportionalBytes(directory).value_or(resident);
-  });
-  return bytes;
-}
 
 // ---- child --------------------------------------------------------------------------------------
 
@@ -450,7 +371,7 @@ void Supervisor::OnTick() {
     any = true;
     // No further than to one process too many: those of a fork bomb take the processor from who counts.
     const uint32_t limit = child->process_limit_;
-    TreeUse use = UseOfTree(child->pid_, limit != 0 ? limit + 1 : kMostProcesses);
+    TreeUse use = UseOfTree(child->pid_, limit != 0 ? limit + 1 : kMostOfTree);
     if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_ &&
         use.processes > 1) {
       // A closer look: a process that forks without end has not used that much yet.

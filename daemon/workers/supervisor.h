@@ -141,16 +141,6 @@ class Supervisor {
   std::thread background_;
 };
 
-// What a process and its descendants use, from /proc, up to this many of them; nothing when it has
-// exited.
-struct TreeUse {
-  uint64_t resident_bytes = 0;  // what processes share, such as what a fork left, counts for each
-  uint32_t processes = 0;
-};
-TreeUse UseOfTree(pid_t pid, uint32_t most_processes);
-// The same memory, with what processes share counted once. Takes the kernel longer to find out.
-uint64_t ProportionalBytesOfTree(pid_t pid);
-
 }  // namespace kcache::workers
 
 #endif  // KCACHE_DAEMON_WORKERS_SUPERVISOR_H_

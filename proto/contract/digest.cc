@@ -62,36 +62,6 @@ Digest Digest::Of(std::string_view content) {
 std::string Digest::hex() const { return ToHex(view()); }
 std::string Digest::short_hex() const { return ToHex(view().substr(0, 6)); }
 
-struct Sha256::State {
-  State() : context(EVP_MD_CTX_new()) { Reset(); }
-  ~State() { EVP_MD_CTX_free(context); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
-
-  void Reset() {
-    Require(context != nullptr && EVP_DigestInit_ex2(context, Sha256Method(), nullptr) == 1);
-  }
-
-  EVP_MD_CTX* const context;
-};
-
-Sha256::Sha256() : state_(std::make_unique<State>()) {}
-Sha256::~Sha256() = default;
-Sha256::Sha256(Sha256&&) noexcept = default;
-Sha256& Sha256::operator=(Sha256&&) noexcept = default;
-
-void Sha256::Update(std::string_view bytes) {
-  Require(EVP_DigestUpdate(state_->context, bytes.data(), bytes.size()) == 1);
-}
-
-Digest Sha256::Finish() {
-  std::array<uint8_t, Digest::kBytes> bytes;
-  unsigned int size = 0;
-  Require(EVP_DigestFinal_ex(state_->context, bytes.data(), &size) == 1 && size == bytes.size());
-  state_->Reset();
-  return Digest(bytes);
-}
-
 FieldHasher& FieldHasher::Field(std::string_view bytes) {
   const std::array<char, 8> length = LittleEndian(bytes.size());
   bytes_.append(length.data(), length.size());

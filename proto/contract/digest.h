@@ -9,7 +9,6 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,23 +49,6 @@ class Digest {
 
  private:
   std::array<uint8_t, kBytes> bytes_{};
-};
-
-// SHA-256 in pieces. Update appends raw bytes: content that arrives in chunks.
-class Sha256 {
- public:
-  Sha256();
-  ~Sha256();
-  Sha256(Sha256&&) noexcept;
-  Sha256& operator=(Sha256&&) noexcept;
-
-  void Update(std::string_view bytes);
-  // The digest of all that was appended. The hasher then starts anew.
-  Digest Finish();
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
 };
 
 // A digest of a list of fields, in which every field is preceded by its length and every list by

@@ -22,18 +22,6 @@ TEST(Digest, IsSha256) {
   EXPECT_EQ(Digest::Of("abc").short_hex(), "ba7816bf8f01");
 }
 
-TEST(Digest, InPiecesIsTheSame) {
-  Sha256 hasher;
-  hasher.Update("a");
-  hasher.Update("");
-  hasher.Update("bc");
-  EXPECT_EQ(hasher.Finish().hex(), kAbc);
-  EXPECT_EQ(hasher.Finish().hex(), kEmpty) << "a finished hasher starts anew";
-  Sha256 moved = std::move(hasher);
-  moved.Update("abc");
-  EXPECT_EQ(moved.Finish().hex(), kAbc);
-}
-
 TEST(Digest, RoundTripsAsBytesAndHex) {
   const Digest digest = Digest::Of("abc");
   EXPECT_EQ(*Digest::FromBytes(digest.view()), digest);

@@ -8,6 +8,7 @@
 
 #include <csignal>
 
+#include "daemon/workers/tree_use.h"
 #include "process_fixture.h"
 
 namespace kcache::workers {
@@ -121,7 +122,7 @@ TEST_F(SupervisorTest, WhatProcessesShareCountsOnce) {
   auto child = running.started.get();
   ASSERT_TRUE(child.ok()) << child.status();
   while (!std::filesystem::exists(directory_ / "ready")) std::this_thread::yield();
-  const TreeUse use = UseOfTree((*child)->pid(), 100);
+  const TreeUse use = UseOfTree((*child)->pid());
   EXPECT_EQ(use.processes, 8u);
   EXPECT_GT(use.resident_bytes, uint64_t{8 * 64} << 20);
   const uint64_t once = ProportionalBytesOfTree((*child)->pid());
