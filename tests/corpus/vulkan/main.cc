@@ -175,7 +175,10 @@ int Run(const Options& options) {
   ClientOptions client_options;
   client_options.name = "corpus_vulkan";
   if (std::getenv("KCACHE_SOCKET") == nullptr) {
-    auto started = testing::PrivateDaemon::Start({});
+    // A driver that opens its device to compile does so once a worker, not once a program.
+    testing::PrivateDaemonOptions daemon_options;
+    daemon_options.flags = {"--compile.jobs-per-worker=64"};
+    auto started = testing::PrivateDaemon::Start(daemon_options);
     if (!started.ok()) {
       std::fprintf(stderr, "%s\n", started.status().ToString().c_str());
       return 1;
