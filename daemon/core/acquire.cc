@@ -224,6 +224,40 @@ absl::StatusOr<BuildSpec> Acquirer::SpecFor(const v1::Acquire& acquire, const Tr
   return spec;
 }
 
+absl::StatusOr<const Acquirer::CachedKey*> Acquirer::KeyOf(const AcquireRequest& request,
+                                                           bool submitted) {
+  const Session* session = request.session;
+  std::string cache_key = absl::StrCat(
+      AbslView(request.program.view()), request.device.index, "/", request.device.framework, "/",
+      session->domain.name, "/", request.acquire.target().framework(), "/",
+      request.acquire.target().architecture());
+  auto cached = keys_.find(cache_key);
+  if (cached == keys_.end()) {
+    DeviceRecord* device = nullptr;
+    if (!request.acquire.has_target()) {
+      auto found = core_->devices.Find(request.device);
+      if (!found.ok()) return found.status();
+      device = *found;
+    }
+    auto spec = SpecFor(request.acquire, session->domain, request.program,
+                        submitted ? "binary" : "", device);
+    if (!spec.ok()) return spec.status();
+    if (keys_.size() >= kMaxCachedKeys) keys_.clear();
+    cached = keys_.try_emplace(std::move(cache_key), CachedKey{spec->key, *spec}).first;
+  }
+  return &cached->second;
+}
+
+bool Acquirer::StillCurrent(AcquireRequest* request) {
+  if (request->probes == probes_) return true;
+  const auto* shown = core_->sources.Shown(request->session->domain.name, request->program);
+  if (shown == nullptr) return false;
+  auto key = KeyOf(*request, shown->submitted);
+  if (!key.ok() || (*key)->artifact != request->artifact) return false;
+  request->probes = probes_;
+  return true;
+}
+
 void Acquirer::WithSource(const RequestPtr& request) {
   Session* session = request->session;
   const auto* shown = core_->sources.Shown(session->domain.name, request->program);
@@ -231,34 +265,18 @@ void Acquirer::WithSource(const RequestPtr& request) {
     NeedSource(request);
     return;
   }
-  std::string cache_key = absl::StrCat(
-      AbslView(request->program.view()), request->device.index, "/", request->device.framework, "/",
-      session->domain.name, "/", request->acquire.target().framework(), "/",
-      request->acquire.target().architecture());
-  auto cached = keys_.find(cache_key);
-  if (cached == keys_.end()) {
-    DeviceRecord* device = nullptr;
-    if (!request->acquire.has_target()) {
-      auto found = core_->devices.Find(request->device);
-      if (!found.ok()) return Fail(request, found.status());
-      device = *found;
-    }
-    auto spec = SpecFor(request->acquire, session->domain, request->program,
-                        shown->submitted ? "binary" : "", device);
-    if (!spec.ok()) return Fail(request, spec.status());
-    if (keys_.size() >= kMaxCachedKeys) keys_.clear();
-    cached = keys_.try_emplace(std::move(cache_key), CachedKey{spec->key, *spec}).first;
-  }
-  request->artifact = cached->second.artifact;
+  auto key = KeyOf(*request, shown->submitted);
+  if (!key.ok()) return Fail(request, key.status());
+  request->artifact = (*key)->artifact;
   request->probes = probes_;
   if (ArtifactPtr ready = core_->deps.artifacts->Peek(request->artifact); ready != nullptr) {
     WithArtifact(request, std::move(ready));
     return;
   }
-  request->spec = cached->second.spec;
+  request->spec = (*key)->spec;
   core_->deps.artifacts->Get(request->artifact, [this, request](ArtifactPtr artifact) {
     if (request->done) return;
-    if (request->probes != probes_) return WithSource(request);
+    if (!StillCurrent(request.get())) return WithSource(request);
     if (artifact != nullptr) return WithArtifact(request, std::move(artifact));
     request->spec.program = core_->sources.Find(request->program);
     if (request->spec.program == nullptr) return NeedSource(request);
@@ -274,7 +292,9 @@ void Acquirer::WithSource(const RequestPtr& request) {
         [this, request](absl::StatusOr<BuildResult> result) {
           if (request->done) return;
           request->build = 0;
-          if (request->probes != probes_) return WithSource(request);
+          if (ReasonOf(result.status()) == v1::CLEARED || !StillCurrent(request.get())) {
+            return WithSource(request);
+          }
           if (!result.ok()) return Fail(request, result.status());
           request->origin = result->joined ? v1::GRANT_JOINED : v1::GRANT_COMPILED;
           request->compile_ms = result->compile_ms;
@@ -289,7 +309,7 @@ void Acquirer::WithSource(const RequestPtr& request) {
 
 void Acquirer::WithArtifact(const RequestPtr& request, ArtifactPtr artifact) {
   // The driver that it is for may have gone while it was built or its context opened.
-  if (artifact != nullptr && request->probes != probes_) return WithSource(request);
+  if (artifact != nullptr && !StillCurrent(request.get())) return WithSource(request);
   request->binary = std::move(artifact);
   if (request->acquire.mode() == v1::ACQUIRE_ARTIFACT) return GrantArtifact(request);
   auto device = core_->devices.Find(request->device);

@@ -96,6 +96,14 @@ class Acquirer {
   void NeedSource(const RequestPtr& request);
   void AskUploader(const UploadKey& key);
   void NextUploader(const UploadKey& key, SessionId failed);
+  struct CachedKey {
+    Digest artifact;
+    BuildSpec spec;
+  };
+  // Of what is asked for, with the devices and compilers that there are. Good until the next call.
+  absl::StatusOr<const CachedKey*> KeyOf(const AcquireRequest& request, bool submitted);
+  // Whether its key is that of the devices and compilers probed last.
+  bool StillCurrent(AcquireRequest* request);
   void WithSource(const RequestPtr& request);
   void WithArtifact(const RequestPtr& request, ArtifactPtr artifact);
   void WithContext(const RequestPtr& request, const std::shared_ptr<Context>& context);
@@ -110,11 +118,7 @@ class Acquirer {
   Core* const core_;
   ContextTable* const contexts_;
   std::map<UploadKey, Upload> uploads_;
-  // Artifact keys and build specs of the hot path. Cleared when anything they depend on changes.
-  struct CachedKey {
-    Digest artifact;
-    BuildSpec spec;
-  };
+  // Of the hot path. Cleared when anything they depend on changes.
   absl::flat_hash_map<std::string, CachedKey> keys_;
   uint64_t probes_ = 0;
 };

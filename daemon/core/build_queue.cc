@@ -107,6 +107,8 @@ absl::StatusOr<BuildQueue::WaiterId> BuildQueue::Build(BuildSpec spec, v1::Prior
     --queued_by_domain_[flight->domain];
     Enqueue(key, *flight, /*front=*/false);
   }
+  // Whoever asks for this key now has it from what was probed last.
+  flight->outdated = false;
   const WaiterId id = ++next_waiter_;
   flight->waiters.push_back(
       {id, domain, !flight->waiters.empty() || flight->running, std::move(progress),
@@ -380,17 +382,28 @@ void BuildQueue::Answer(std::vector<Waiter> waiters, const absl::StatusOr<BuildR
 void BuildQueue::OnProbed() {
   const absl::Status outdated =
       MakeError(v1::CLEARED, "devices and compilers were probed anew before this compile began");
-  for (Line& line : lines_) line.by_domain.clear();
+  // In the order in which they stand in line, so that they come to stand in it again.
+  for (Line& line : lines_) {
+    for (const auto& [domain, keys] : line.by_domain) {
+      for (const Digest& key : keys) {
+        auto flight = flights_.find(key);
+        if (flight == flights_.end() || flight->second->running) continue;
+        Answer(std::move(flight->second->waiters), outdated);
+        if (flight->second->next != nullptr) {
+          Answer(std::move(flight->second->next->waiters), outdated);
+        }
+        flights_.erase(flight);
+      }
+    }
+    line.by_domain.clear();
+  }
   queued_by_domain_.clear();
   queued_ = 0;
-  for (auto flight = flights_.begin(); flight != flights_.end();) {
-    Flight& one = *flight->second;
-    if (one.next != nullptr) Answer(std::move(one.next->waiters), outdated);
-    one.next.reset();
-    one.outdated = one.running;
-    if (!one.running) Answer(std::move(one.waiters), outdated);
-    const auto at = flight++;
-    if (!at->second->running) flights_.erase(at);
+  for (auto& [key, flight] : flights_) {
+    flight->outdated = true;
+    if (flight->next == nullptr) continue;
+    Answer(std::move(flight->next->waiters), outdated);
+    flight->next.reset();
   }
 }
 

@@ -135,6 +135,35 @@ TEST_F(DriverChange, ALookThatFindsNothingNewCompilesNothingTwice) {
   EXPECT_EQ(h.service()->Status().compiles_queued(), 0u);
 }
 
+TEST_F(DriverChange, ALookThatFindsNothingNewAsksNoCompilerForItsErrorTwice) {
+  h.workers.hold = true;
+  const uint64_t asked = client->Acquire(TestProgram{"kernel error "}, "error");
+  ProbeAgain();
+  h.workers.FinishAll();
+  h.Settle();
+  const auto failure = client->FailureOf(asked);
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(ReasonOf(*failure), v1::COMPILE_FAILED) << failure->ToString();
+  EXPECT_EQ(h.workers.sources.size(), 1u);
+}
+
+// Who asks after the look finds the build of before it, and that is tried again as any other.
+TEST_F(DriverChange, ABuildThatIsAskedForAfterALookIsTriedAgainWhenItsWorkerDies) {
+  h.workers.hold = true;
+  const uint64_t before = client->Acquire(program, "add");
+  ProbeAgain();
+  auto other = h.Client();
+  const uint64_t after = other->Acquire(program, "add");
+  ASSERT_EQ(h.workers.jobs.size(), 1u);
+  h.workers.Crash(h.workers.jobs[0].id, CompileOutcome::End::kNotCounted, "killed from outside");
+  h.Settle();
+  h.workers.FinishAll();
+  h.Settle();
+  EXPECT_TRUE(client->GrantOf(before));
+  EXPECT_TRUE(other->GrantOf(after));
+  EXPECT_EQ(h.workers.sources.size(), 2u);
+}
+
 TEST_F(DriverChange, OneThatGoesWhileItsDeviceDrainsIsUnavailableAfterwards) {
   ASSERT_TRUE(client->GrantOf(client->Acquire(program, "add")));
   client->acks = false;
