@@ -52,6 +52,10 @@ Request ParseArguments(int argc, char** argv) {
       ++i;
       break;
     }
+    if (argument == "--count-apart") {
+      request.count_apart = true;
+      continue;
+    }
     if (argument == "--no-exec") {
       request.no_exec = true;
       continue;

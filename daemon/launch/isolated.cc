@@ -55,7 +55,7 @@ int Reap(pid_t command) {
   }
 }
 
-[[noreturn]] void Init(Request request, bool in_user_namespace, int go, int result) {
+[[noreturn]] void Init(const Request& request, bool in_user_namespace, int go, int result) {
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
   MountProc();
   ChangeUser(request);
@@ -69,7 +69,7 @@ int Reap(pid_t command) {
   if (command == 0) {
     close(result);
     if (request.status_fd >= 0) close(request.status_fd);
-    CountProcessesApart(&request, in_user_namespace);
+    if (request.count_apart) CountProcessesApart(in_user_namespace);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
     Become(request);
   }

@@ -45,6 +45,7 @@ struct Request {
   std::vector<int> keep;  // descriptors of the command, besides 0, 1 and 2
   Filter filter = Filter::kNone;
   bool no_exec = false;
+  bool count_apart = false;
   std::vector<char*> command;  // null-terminated
 };
 
@@ -66,10 +67,9 @@ void DieWithParent(pid_t parent);
 // New namespaces for this process and, for pids, its children (namespaces.cc). Whether that took a
 // user namespace.
 bool EnterNamespaces(const Request& request);
-// Has RLIMIT_NPROC count the processes of this command alone, or else drops a limit that would count
-// what the user runs elsewhere, too. For the process that becomes the command, as its user, with its
-// /proc; it clears the parent-death signal.
-void CountProcessesApart(Request* request, bool in_user_namespace);
+// Has RLIMIT_NPROC count the processes of this command alone, in a user namespace of its own. For the
+// process that becomes the command, as its user, with its /proc; clears the parent-death signal.
+void CountProcessesApart(bool in_user_namespace);
 // The file system that the request asks for (root.cc). Then, in the first process of the pid
 // namespace, its own /proc.
 void BuildRoot(const Request& request, bool in_user_namespace);

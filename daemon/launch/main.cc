@@ -22,6 +22,8 @@
 //   --hide=PATH           empty (hidden root only)
 //   --device=PATH         a device node that is visible besides null, zero, full, random, urandom;
 //                         with a hidden root and no --device all of them are
+//   --count-apart         --limit=nproc=… is for this command alone, and not for all that its user runs: it
+//                         gets a user namespace of its own, in which Linux counts apart since 5.14
 //   --status-fd=N         a socket on which a pidfd of the namespaces' first process is sent: when
 //                         that is readable, every process in them is gone
 //   --filter=device       system calls that a backend never needs fail with EPERM, and so do sockets

@@ -8,13 +8,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <string>
 
 #include "daemon/launch/launch.h"
@@ -37,14 +33,6 @@ void MapOnly(uid_t uid, gid_t gid) {
   WriteFile("/proc/self/gid_map", std::to_string(gid) + " " + std::to_string(gid) + " 1");
 }
 
-bool NamespacesCountProcesses() {
-  utsname name{};
-  int major = 0;
-  int minor = 0;
-  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
-  return major > 5 || (major == 5 && minor >= 14);
-}
-
 }  // namespace
 
 bool EnterNamespaces(const Request& request) {
@@ -60,23 +48,14 @@ bool EnterNamespaces(const Request& request) {
   return true;
 }
 
-void CountProcessesApart(Request* request, bool in_user_namespace) {
-  const auto limit = std::find_if(request->limits.begin(), request->limits.end(),
-                                  [](const auto& each) { return each.first == RLIMIT_NPROC; });
-  if (limit == request->limits.end()) return;
+void CountProcessesApart(bool in_user_namespace) {
+  if (in_user_namespace) return;
   const uid_t uid = geteuid();
   const gid_t gid = getegid();
-  if (NamespacesCountProcesses()) {
-    if (in_user_namespace) return;
-    if (unshare(CLONE_NEWUSER) == 0) {
-      // Who changed its user does not own its files in /proc.
-      if (prctl(PR_SET_DUMPABLE, 1) != 0) Fail("owning /proc/self", errno);
-      MapOnly(uid, gid);
-      return;
-    }
-  }
-  // Counted with all that this user runs: a limit to set where the user is there for compiles only.
-  if (!request->change_user) request->limits.erase(limit);
+  if (unshare(CLONE_NEWUSER) != 0) Fail("creating a user namespace", errno);
+  // Who changed its user does not own its files in /proc.
+  if (prctl(PR_SET_DUMPABLE, 1) != 0) Fail("owning /proc/self", errno);
+  MapOnly(uid, gid);
 }
 
 }  // namespace kcache::launch

@@ -5,9 +5,11 @@
 #include <pwd.h>
 #include <spawn.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -91,6 +93,15 @@ bool Try(const std::vector<std::string>& command, int group_fd, std::string* out
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+// Since Linux 5.14 RLIMIT_NPROC counts by user and user namespace.
+bool NamespacesCountProcesses() {
+  utsname name{};
+  int major = 0;
+  int minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return false;
+  return major > 5 || (major == 5 && minor >= 14);
+}
+
 uint32_t ProcessesOfCompile(const ops::Config& config) {
   if (config.compile_processes != 0) return config.compile_processes;
   return 256 + 4 * std::thread::hardware_concurrency();
@@ -106,22 +117,28 @@ absl::Status Isolation::ChooseSandbox(const std::string& launcher,
   }
   if (groups_ != nullptr && groups_->in_force()) TryGroup(launcher);
   filter_ = true;
-  auto directory = MakePrivateDirectory(work_directory, "try", std::nullopt);
+  auto directory = MakePrivateDirectory(work_directory, "try", compile_user_);
   if (!directory.ok()) return directory.status();
+  LaunchSpec spec;
+  spec.program = "/bin/true";
+  spec.directory = *directory;
+  spec.sandbox.filter = Sandbox::Filter::kDevice;
+  std::string output;
   for (const Sandbox::Root root : {Sandbox::Root::kMinimal, Sandbox::Root::kHidden}) {
-    LaunchSpec spec;
-    spec.program = "/bin/true";
-    spec.directory = *directory;
     spec.sandbox.root = root;
-    spec.sandbox.filter = Sandbox::Filter::kDevice;
-    std::string output;
     if (!Try(LauncherArguments(spec, launcher, getpid(), {}, -1, -1), -1, &output)) {
       why_no_namespaces_ = "namespaces cannot be had" + LastWords(output);
       break;
     }
   }
-  RemoveTree(*directory);
   namespaces_ = why_no_namespaces_.empty();
+  if (namespaces_ && NamespacesCountProcesses()) {
+    // Some systems give a user namespace to who asks, and refuse him what it takes to live in it.
+    spec.user = compile_user_;
+    spec.sandbox.count_apart = true;
+    counts_apart_ = Try(LauncherArguments(spec, launcher, getpid(), {}, -1, -1), -1, &output);
+  }
+  RemoveTree(*directory);
   if (namespaces_ || config_->sandbox != "required") return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("isolation.sandbox is required, but ", why_no_namespaces_));
@@ -216,6 +233,10 @@ void Isolation::FillState(v1::IsolationState* state) const {
                                     "; they run as ", compile_user_ ? "nobody" : "kcached does"));
   }
   if (!namespaces_) state->add_missing("namespaces: " + why_no_namespaces_);
+  if (namespaces_ && !counts_apart_) {
+    state->add_missing("processes of each compile counted apart: the kernel gives compiles no user "
+                       "namespace of their own, or is older than 5.14");
+  }
   if (!filter_) state->add_missing("system call filter: isolation.sandbox is off");
   if (groups_ == nullptr) return;
   state->set_control_groups(groups_->in_force());
@@ -266,9 +287,10 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   if (!program.compile_profile.needs_device() && !kSanitized) {
     spec->limits.emplace_back("data", 2 * config_->compile_memory);
   }
-  // Where no namespace has the kernel count a command's processes apart, it counts them by user; so
-  // the limit is only ours to set where the user is.
-  if (namespaces_ || spec->user) {
+  // Where the kernel does not count a compile's processes apart, it counts them by user; so the limit is
+  // only ours to set where the user is.
+  spec->sandbox.count_apart = counts_apart_;
+  if (counts_apart_ || spec->user) {
     spec->limits.emplace_back("nproc", ProcessesOfCompile(*config_));
   }
   spec->memory_limit = config_->compile_memory;

@@ -59,6 +59,8 @@ class Isolation {
   std::optional<LaunchUser> host_user(uid_t uid, gid_t gid) const;
 
   bool namespaces() const { return namespaces_; }
+  // Whether the kernel counts each compile's processes by themselves.
+  bool counts_apart() const { return counts_apart_; }
 
  private:
   void TryGroup(const std::string& launcher);
@@ -72,6 +74,7 @@ class Isolation {
   bool compile_user_is_its_own_ = false;
   bool filter_ = false;
   bool namespaces_ = false;
+  bool counts_apart_ = false;
   std::string why_no_namespaces_;
 };
 

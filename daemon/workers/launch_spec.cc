@@ -37,6 +37,7 @@ std::vector<std::string> LauncherArguments(const LaunchSpec& spec, const std::st
     }
     for (const std::string& path : sandbox.write) arguments.push_back("--write=" + path);
     for (const std::string& path : sandbox.devices) arguments.push_back("--device=" + path);
+    if (sandbox.count_apart) arguments.push_back("--count-apart");
     if (status_fd >= 0) arguments.push_back(absl::StrCat("--status-fd=", status_fd));
   }
   if (sandbox.filter != Sandbox::Filter::kNone) {

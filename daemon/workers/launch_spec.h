@@ -31,6 +31,7 @@ struct Sandbox {
   Root root = Root::kShared;
   Filter filter = Filter::kNone;
   bool no_exec = false;
+  bool count_apart = false;  // a limit of processes is for this command alone; needs namespaces
   std::vector<std::string> show;
   std::vector<std::string> hide;
   std::vector<std::string> write;  // directories, besides its own

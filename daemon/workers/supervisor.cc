@@ -372,12 +372,13 @@ void Supervisor::OnTick() {
     // No further than to one process too many: those of a fork bomb take the processor from who counts.
     const uint32_t limit = child->process_limit_;
     TreeUse use = UseOfTree(child->pid_, limit != 0 ? limit + 1 : kMostOfTree);
-    if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_ &&
+    const bool too_many = limit != 0 && use.processes > limit;
+    if (!too_many && child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_ &&
         use.processes > 1) {
-      // A closer look: a process that forks without end has not used that much yet.
+      // A closer look: what a fork left is there once, and counted for each.
       use.resident_bytes = std::min(use.resident_bytes, ProportionalBytesOfTree(child->pid_));
     }
-    if (limit != 0 && use.processes > limit) {
+    if (too_many) {
       child->End(ExitStatus::EndedFor::kProcesses,
                  absl::StrCat("started more processes than the limit of ", limit));
     } else if (child->memory_limit_ != 0 && use.resident_bytes > child->memory_limit_) {

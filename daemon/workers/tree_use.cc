@@ -25,18 +25,20 @@ uint64_t ReadNumber(const std::string& path, int field) {
   return value;
 }
 
-// Calls `visit(directory, resident bytes)` for each process of the tree, but no more than `most` of them,
-// `directory` being its own in /proc.
+// Calls `visit(directory, resident bytes)` for each process of the tree that runs, but no more than `most` of
+// them, `directory` being its own in /proc.
 template <class Visit>
 void ForEachInTree(pid_t pid, uint32_t most, const Visit& visit) {
   static const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   std::vector<pid_t> pending{pid};
-  for (uint32_t seen = 0; !pending.empty() && seen < most; ++seen) {
+  uint32_t visited = 0;
+  for (uint32_t seen = 0; !pending.empty() && visited < most && seen < kMostOfTree; ++seen) {
     const pid_t next = pending.back();
     pending.pop_back();
     const std::string directory = absl::StrCat("/proc/", next);
     const uint64_t pages = ReadNumber(directory + "/statm", 1);
     if (pages == 0) continue;  // exited, or a zombie
+    ++visited;
     visit(directory, pages * page);
     // Children are listed with the thread that forked them.
     const std::string tasks = directory + "/task";

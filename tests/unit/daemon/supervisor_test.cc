@@ -94,6 +94,21 @@ TEST_F(SupervisorTest, EndsWhoStartsMoreProcessesThanItsLimit) {
   EXPECT_THAT(status.why, HasSubstr("more processes than the limit of 20"));
 }
 
+// Those that have ended and wait to be reaped are not what is looked for, however many.
+TEST_F(SupervisorTest, ProcessesThatEndedHideNoneThatRun) {
+  LaunchSpec spec = Shell(
+      "exec python3 -c 'import os, signal\n"
+      "for i in range(20):\n"
+      "  if os.fork() == 0:\n"
+      "    signal.pause()\n"
+      "for i in range(100):\n"
+      "  if os.fork() == 0:\n"
+      "    os._exit(0)\n"
+      "signal.pause()'");
+  spec.process_limit = 10;
+  EXPECT_EQ(RunToEnd(std::move(spec)).ended_for, ExitStatus::EndedFor::kProcesses);
+}
+
 // Each start arms what looks after limits; none puts it off.
 TEST_F(SupervisorTest, LimitsHoldWhileOthersAreStartedWithoutPause) {
   LaunchSpec spec = Shell("for i in $(seq 40); do sleep 1000 & done; wait");
