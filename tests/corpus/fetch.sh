@@ -14,6 +14,7 @@ release=0.3.9  # of llama-cpp-python
 say() { printf '== %s\n' "$*"; }
 
 fetch_package() {
+  rm -f "$fetched/download/$1"_*.deb  # of an earlier version
   (cd "$fetched/download" && apt-get download "$1")
   dpkg-deb -x "$fetched/download/$1"_*.deb "$2"
 }
@@ -36,6 +37,7 @@ fetch_vulkan() {
     --target-cpp "$made/shaders.cpp" >/dev/null
   # Names of sources from where the record lies.
   sed "s|\t$1/|\t|" "$made/record" >"$1/record.tsv"
+  ! grep -q $'\t/' "$1/record.tsv" || { echo "fetch.sh: the record names a source from elsewhere" >&2; return 1; }
   rm -r "$made"
 }
 

@@ -34,7 +34,8 @@ hip_programs=(backends/hip/kcache-backend-hip backends/hip/hip_context_test)
 
 tests/corpus/fetch.sh darktable piglit vulkan
 if [ -e "$build/build.ninja" ]; then cmake -S . -B "$build"; else cmake --preset release -B "$build"; fi >/dev/null
-while read -r program; do programs+=("tests/corpus/vkfft/$program"); done < <(tests/corpus/vkfft/programs.sh "$build")
+vkfft=$(tests/corpus/vkfft/programs.sh "$build")
+for program in $vkfft; do programs+=("tests/corpus/vkfft/$program"); done
 hip_build=$build
 if grep -q '^KCACHE_HIP_NVIDIA:BOOL=ON' "$build/CMakeCache.txt"; then
   :

@@ -6,13 +6,14 @@
 
 # Into devices.log, what there is and why the rest is not.
 corpus_devices() {
-  local directory
+  local directory status=0
   directory=$(mktemp -d "$logs/daemon.XXXXXX")
-  private_daemon "$directory" "$bin" \
-    --backends.directories="$bin/backends/cuda:$bin/backends/hip:$bin/backends/opencl:$bin/backends/vulkan" &&
-    control devices >"$logs/devices.log"
+  { private_daemon "$directory" "$bin" \
+      --backends.directories="$bin/backends/cuda:$bin/backends/hip:$bin/backends/opencl:$bin/backends/vulkan" &&
+    control devices >"$logs/devices.log"; } || status=1
   end_private_daemon
   unset KCACHE_SOCKET KCACHE_ADMIN_SOCKET  # the corpora have daemons of their own
+  return $status
 }
 
 # corpus_row NAME FAMILY COMMAND …: its exit status and the line that it ends with. Where the family
@@ -22,6 +23,8 @@ corpus_row() {
   shift 2
   if ! grep -q "^$family:0 " "$logs/devices.log"; then
     row "corpus $name" "no device: $(sed -n "s/^$family is not available: //p" "$logs/devices.log")"
+    # Where NVIDIA's tool answers there is a card, and CUDA has to find it.
+    [ "$family" != CUDA ] || ! nvidia-smi >/dev/null 2>&1 || failed=$((failed + 1))
     return
   fi
   KCACHE_BINARY_DIR=$bin timeout --kill-after=10 "$limit" "$@" >"$log" 2>&1; status=$?
@@ -53,7 +56,8 @@ run_corpus() {
       vkfft)
         # The family is the last part of the program's name.
         for program in "$bin"/tests/corpus/vkfft/corpus_vkfft_*; do
-          [ -x "$program" ] && [ ! -d "$program" ] || continue
+          [ -x "$program" ] && [ ! -d "$program" ] ||
+            { failed=$((failed + 1)); row "corpus vkfft" "no program of it is here"; continue; }
           case $program in
             *_cuda) corpus_row "vkfft CUDA" CUDA "$program" --daemon ;;
             *_hip) corpus_row "vkfft HIP" HIP "$program" --daemon ;;

@@ -31,8 +31,9 @@ else
   scripts=$PWD/tests/corpus data=$PWD/build/corpus stages=$PWD/tests/gpu
   if [ -z "$only" ] || [ "$only" = corpus ]; then
     "$scripts/fetch.sh" darktable piglit vulkan || exit 1
-    mapfile -t vkfft < <("$scripts/vkfft/programs.sh" build/release)
-    [ ${#vkfft[@]} -eq 0 ] || cmake --build --preset release --parallel "$(nproc)" --target "${vkfft[@]}" || exit 1
+    vkfft=$("$scripts/vkfft/programs.sh" build/release) || exit 1
+    # shellcheck disable=SC2086  # one word a target
+    cmake --build --preset release --parallel "$(nproc)" --target $vkfft || exit 1
   fi
 fi
 bin=$KCACHE_BINARY_DIR

@@ -43,7 +43,7 @@ esac
 
 say "building"
 # Also where the build folder is older than the package.
-cmake --preset release >/dev/null
+if [ -e "$build/build.ninja" ]; then cmake -S . -B "$build"; else cmake --preset release -B "$build"; fi >/dev/null
 targets=(kcached kcache-launch)
 for api in "${apis[@]}"; do targets+=("kcache-backend-$api" "corpus_vkfft_$api"); done
 cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" >/dev/null

@@ -215,9 +215,10 @@ int Run(const Options& options) {
   if (!stopped.ok()) std::printf("FAILED to stop: %s\n", stopped.ToString().c_str());
   std::printf(
       "summary: recorded=%zu variants=%zu compiled=%d failed=%d pipelines=%d beyond_device=%d "
-      "too_slow=%d ran=%d wrong=%d compile_s=%.1f seconds=%.1f\n",
+      "too_slow=%d not_begun=%d ran=%d wrong=%d compile_s=%.1f seconds=%.1f\n",
       recorded, variants->size(), counts.compiled.load(), counts.failed.load(),
       counts.pipelines.load(), counts.beyond_device.load(), counts.too_slow.load(),
+      counts.not_begun.load(),
       counts.ran.load(), counts.wrong.load(), compile_seconds, SecondsSince(start));
   const int enough = static_cast<int>(std::min<size_t>(kFewest, options.pipelines));
   const bool good = counts.failed == 0 && counts.wrong == 0 && stopped.ok() &&
