@@ -136,7 +136,7 @@ absl::StatusOr<KilledDaemonReport> KillDaemon(const Cast& cast) {
 
   const int64_t again = MonotonicNow();
   if (absl::Status up = daemon.Restart(); !up.ok()) return up;
-  auto player = Player::Start(cast.first, {"launch", daemon.socket(), "OpenCL:0", "after"});
+  auto player = Player::Start(cast.first, {"launch", daemon.socket(), "OpenCL:0", "after", "0"});
   if (!player.ok()) return player.status();  // ready is said after the first good launch
   report.serving_ms = static_cast<double>(MonotonicNow() - again) / 1e6;
   if (absl::Status ended = (*player)->Finish(); !ended.ok()) return ended;

@@ -50,7 +50,7 @@ TEST_P(ControlGroups, G8EachHostHasItsOwnOrTheStatusSaysWhyNot) {
     }
     std::vector<std::unique_ptr<Player>> players;
     for (const auto& user : {cast.first, cast.second}) {
-      auto player = Player::Start(user, {"launch", (*daemon)->socket(), "OpenCL:0", "groups"},
+      auto player = Player::Start(user, {"launch", (*daemon)->socket(), "OpenCL:0", "groups", "0"},
                                   [](const std::string&) {});
       ASSERT_TRUE(player.ok()) << player.status();
       auto domain = watcher.DomainOf((*player)->pid());

@@ -1,6 +1,7 @@
 // Parts that are played with the public client library.
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <sstream>
@@ -87,8 +88,9 @@ class Work {
 int PlayLaunch(const std::string& socket, const Words& words) {
   Work work(ConnectTo(socket, "launcher", 64), DeviceOf(words[0]), words[1]);
   if (absl::Status first = work.Once(); !first.ok()) GiveUp(first);
+  const int pause_ms = std::atoi(words[2].c_str());
   Say("ready");
-  while (!ToldToStop()) {
+  while (!ToldToStop(pause_ms)) {
     const int64_t begin = Now();
     const absl::Status status = work.Once();
     if (status.ok()) {

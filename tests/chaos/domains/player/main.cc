@@ -30,9 +30,9 @@ std::string OneLine(const absl::Status& status) {
   return text;
 }
 
-bool ToldToStop() {
+bool ToldToStop(int wait_ms) {
   pollfd input{STDIN_FILENO, POLLIN, 0};
-  return poll(&input, 1, 0) > 0;
+  return poll(&input, 1, wait_ms) > 0;
 }
 
 std::optional<std::string> Hear() {
@@ -84,7 +84,7 @@ int Main(int argc, char** argv) {
     const char* part;
     size_t words;
     int (*play)(const std::string&, const Words&);
-  } parts[] = {{"launch", 2, PlayLaunch}, {"acquire", 2, PlayAcquire}, {"busy", 1, PlayBusy},
+  } parts[] = {{"launch", 3, PlayLaunch}, {"acquire", 2, PlayAcquire}, {"busy", 1, PlayBusy},
                {"native", 1, PlayNative}, {"victim", 1, PlayVictim},   {"stranger", 2, PlayStranger}};
   for (const auto& one : parts) {
     if (part == one.part && words.size() == one.words) return one.play(socket, words);

@@ -3,7 +3,8 @@
 //
 //   kcache-domains-player [--uid=N] PART SOCKET ARGUMENT…
 //
-//   launch DEVICE TAG     launches and checks results without end:  "ok BEGIN END", "failed BEGIN REASON what"
+//   launch DEVICE TAG MS  launches and checks results without end, MS milliseconds apart:
+//                                                                   "ok BEGIN END", "failed BEGIN REASON what"
 //   acquire DEVICE TAG    acquires a loaded kernel without end:     "acquired END NANOSECONDS"
 //   busy DEVICE           launches a kernel that never ends:        "busy"
 //   native DEVICE         a kernel that makes system calls, as its standard input says
@@ -42,8 +43,8 @@ int PlayStranger(const std::string& socket, const Words& words);
 void Say(const std::string& line);
 // "failed" lines and messages: one line, whatever the status says.
 std::string OneLine(const absl::Status& status);
-// Whether standard input has ended. Reads nothing else: for parts that are told nothing.
-bool ToldToStop();
+// Whether standard input has ended, or does within that time. Reads nothing: for parts that are told nothing.
+bool ToldToStop(int wait_ms = 0);
 // The next line of standard input; nothing: it has ended.
 std::optional<std::string> Hear();
 int64_t Now();
