@@ -1,16 +1,12 @@
 // The corpus over one API: what the four programs' main() call.
 //
-//   corpus_vkfft_NAME [--daemon] [--backend=PROGRAM] [--architecture=NAME,…] [--device=INDEX]
-//   [--only=TEXT]
+//   corpus_vkfft_NAME [--daemon] [--backend=PROGRAM] [--architecture=NAME,…] [--device=INDEX] [--only=TEXT]
 //
-//   --daemon            through the daemon at $KCACHE_SOCKET, or, where that is not set, through
-//   one of
-//                       its own. With a device, transforms run forward and back, and every result
-//                       is compared with a transform by the definition. OpenCL and Vulkan: always,
-//                       and a device has to be there. CUDA and HIP: without a device, programs are
-//                       compiled
-//   --backend=PROGRAM   CUDA and HIP: compile through this backend program, without a daemon or a
-//   device
+//   --daemon            through the daemon at $KCACHE_SOCKET, or, where that is not set, through one of
+//                       its own. With a device, transforms run forward and back, and every result is
+//                       compared with a transform by the definition. OpenCL and Vulkan: always, and a
+//                       device has to be there. CUDA and HIP: without a device, programs are compiled
+//   --backend=PROGRAM   CUDA and HIP: compile through this backend program, without a daemon or a device
 //   --architecture=…    CUDA and HIP without a device: for what
 //   --device=INDEX      which device of the family; 0
 //   --only=TEXT         only plans whose name contains it ("1000, real")
