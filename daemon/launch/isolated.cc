@@ -69,7 +69,7 @@ int Reap(pid_t command) {
   if (command == 0) {
     close(result);
     if (request.status_fd >= 0) close(request.status_fd);
-    if (request.count_apart) CountProcessesApart(in_user_namespace);
+    if (request.count_apart && !in_user_namespace) CountProcessesApart();
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) Fail("arming the parent-death signal", errno);
     Become(request);
   }

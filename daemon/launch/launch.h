@@ -69,7 +69,7 @@ void DieWithParent(pid_t parent);
 bool EnterNamespaces(const Request& request);
 // Has RLIMIT_NPROC count the processes of this command alone, in a user namespace of its own. For the
 // process that becomes the command, as its user, with its /proc; clears the parent-death signal.
-void CountProcessesApart(bool in_user_namespace);
+void CountProcessesApart();
 // The file system that the request asks for (root.cc). Then, in the first process of the pid
 // namespace, its own /proc.
 void BuildRoot(const Request& request, bool in_user_namespace);
