@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxClearedRetries = 3;
 constexpr size_t kMaxUploadAttempts = 8;
-constexpr size_t kMaxCachedKeys = 65536;
+constexpr size_t kMaxCachedSpecs = 65536;
 
 bool IsHandle(const v1::Acquire& acquire) { return acquire.mode() == v1::ACQUIRE_HANDLE; }
 
@@ -224,15 +224,15 @@ absl::StatusOr<BuildSpec> Acquirer::SpecFor(const v1::Acquire& acquire, const Tr
   return spec;
 }
 
-absl::StatusOr<const Acquirer::CachedKey*> Acquirer::KeyOf(const AcquireRequest& request,
-                                                           bool submitted) {
+absl::StatusOr<const BuildSpec*> Acquirer::CachedSpec(const AcquireRequest& request,
+                                                      bool submitted) {
   const Session* session = request.session;
   std::string cache_key = absl::StrCat(
       AbslView(request.program.view()), request.device.index, "/", request.device.framework, "/",
       session->domain.name, "/", request.acquire.target().framework(), "/",
       request.acquire.target().architecture());
-  auto cached = keys_.find(cache_key);
-  if (cached == keys_.end()) {
+  auto cached = specs_.find(cache_key);
+  if (cached == specs_.end()) {
     DeviceRecord* device = nullptr;
     if (!request.acquire.has_target()) {
       auto found = core_->devices.Find(request.device);
@@ -242,8 +242,8 @@ absl::StatusOr<const Acquirer::CachedKey*> Acquirer::KeyOf(const AcquireRequest&
     auto spec = SpecFor(request.acquire, session->domain, request.program,
                         submitted ? "binary" : "", device);
     if (!spec.ok()) return spec.status();
-    if (keys_.size() >= kMaxCachedKeys) keys_.clear();
-    cached = keys_.try_emplace(std::move(cache_key), CachedKey{spec->key, *spec}).first;
+    if (specs_.size() >= kMaxCachedSpecs) specs_.clear();
+    cached = specs_.try_emplace(std::move(cache_key), *std::move(spec)).first;
   }
   return &cached->second;
 }
@@ -252,8 +252,8 @@ bool Acquirer::StillCurrent(AcquireRequest* request) {
   if (request->probes == probes_) return true;
   const auto* shown = core_->sources.Shown(request->session->domain.name, request->program);
   if (shown == nullptr) return false;
-  auto key = KeyOf(*request, shown->submitted);
-  if (!key.ok() || (*key)->artifact != request->artifact) return false;
+  auto spec = CachedSpec(*request, shown->submitted);
+  if (!spec.ok() || (*spec)->key != request->artifact) return false;
   request->probes = probes_;
   return true;
 }
@@ -265,15 +265,15 @@ void Acquirer::WithSource(const RequestPtr& request) {
     NeedSource(request);
     return;
   }
-  auto key = KeyOf(*request, shown->submitted);
-  if (!key.ok()) return Fail(request, key.status());
-  request->artifact = (*key)->artifact;
+  auto spec = CachedSpec(*request, shown->submitted);
+  if (!spec.ok()) return Fail(request, spec.status());
+  request->artifact = (*spec)->key;
   request->probes = probes_;
   if (ArtifactPtr ready = core_->deps.artifacts->Peek(request->artifact); ready != nullptr) {
     WithArtifact(request, std::move(ready));
     return;
   }
-  request->spec = (*key)->spec;
+  request->spec = **spec;
   core_->deps.artifacts->Get(request->artifact, [this, request](ArtifactPtr artifact) {
     if (request->done) return;
     if (!StillCurrent(request.get())) return WithSource(request);

@@ -70,7 +70,7 @@ class Acquirer {
   // Devices and compilers have been probed anew: keys that were computed for them are void, and requests
   // under way ask with a new one from their next step on.
   void OnProbed() {
-    keys_.clear();
+    specs_.clear();
     ++probes_;
   }
 
@@ -96,12 +96,8 @@ class Acquirer {
   void NeedSource(const RequestPtr& request);
   void AskUploader(const UploadKey& key);
   void NextUploader(const UploadKey& key, SessionId failed);
-  struct CachedKey {
-    Digest artifact;
-    BuildSpec spec;
-  };
   // Of what is asked for, with the devices and compilers that there are. Good until the next call.
-  absl::StatusOr<const CachedKey*> KeyOf(const AcquireRequest& request, bool submitted);
+  absl::StatusOr<const BuildSpec*> CachedSpec(const AcquireRequest& request, bool submitted);
   // Whether its key is that of the devices and compilers probed last.
   bool StillCurrent(AcquireRequest* request);
   void WithSource(const RequestPtr& request);
@@ -119,7 +115,7 @@ class Acquirer {
   ContextTable* const contexts_;
   std::map<UploadKey, Upload> uploads_;
   // Of the hot path. Cleared when anything they depend on changes.
-  absl::flat_hash_map<std::string, CachedKey> keys_;
+  absl::flat_hash_map<std::string, BuildSpec> specs_;
   uint64_t probes_ = 0;
 };
 

@@ -21,6 +21,19 @@ class DriverChange : public ::testing::Test {
     h.prober.reports[0].set_reason("libfake.so.1 not found");
     h.prober.reports[0].clear_devices();
   }
+  void InstallVersionTwo() {
+    for (v1::DeviceInfo& device : *h.prober.reports[0].mutable_devices()) {
+      device.set_driver_version("2");
+      device.set_compiler_fingerprint("compiler-2");
+    }
+  }
+  // What runs, and what then has its turn.
+  void CompileAll() {
+    while (!h.workers.jobs.empty()) {
+      h.workers.FinishAll();
+      h.Settle();
+    }
+  }
   void BringDriverBack() { h.prober.reports[0] = FakeReport("Fake", 2); }
   std::optional<absl::Status> Refusal() { return client->FailureOf(client->Acquire(program, "add")); }
 
@@ -60,10 +73,7 @@ TEST_F(DriverChange, ItComesBackWithoutAnOperator) {
 
 TEST_F(DriverChange, AnotherVersionIsADestroyAndAnotherKey) {
   ASSERT_TRUE(client->GrantOf(client->Acquire(program, "add")));
-  for (v1::DeviceInfo& device : *h.prober.reports[0].mutable_devices()) {
-    device.set_driver_version("2");
-    device.set_compiler_fingerprint("compiler-2");
-  }
+  InstallVersionTwo();
   ProbeAgain();
   EXPECT_EQ(client->Invalidations().size(), 2u);
   ASSERT_TRUE(client->GrantOf(client->Acquire(program, "add")));
@@ -97,15 +107,9 @@ TEST_F(DriverChange, BuildsUnderWayAreAskedForAgainUnderTheNewKey) {
   const uint64_t running = client->Acquire(program, "add");
   const uint64_t waiting = client->Acquire(other, "sub");
   ASSERT_EQ(h.workers.jobs.size(), 1u);
-  for (v1::DeviceInfo& device : *h.prober.reports[0].mutable_devices()) {
-    device.set_driver_version("2");
-    device.set_compiler_fingerprint("compiler-2");
-  }
+  InstallVersionTwo();
   ProbeAgain();
-  while (!h.workers.jobs.empty()) {
-    h.workers.FinishAll();
-    h.Settle();
-  }
+  CompileAll();
   ASSERT_TRUE(client->GrantOf(running));
   ASSERT_TRUE(client->GrantOf(waiting));
   EXPECT_EQ(h.workers.sources.size(), 3u) << "what ran for the old version, and both for the new one";
@@ -125,10 +129,7 @@ TEST_F(DriverChange, ALookThatFindsNothingNewCompilesNothingTwice) {
   const uint64_t running = client->Acquire(program, "add");
   const uint64_t waiting = client->Acquire(other, "sub");
   for (int i = 0; i < 5; ++i) ProbeAgain();
-  while (!h.workers.jobs.empty()) {
-    h.workers.FinishAll();
-    h.Settle();
-  }
+  CompileAll();
   ASSERT_TRUE(client->GrantOf(running));
   ASSERT_TRUE(client->GrantOf(waiting));
   EXPECT_EQ(h.workers.sources.size(), 2u);
