@@ -132,11 +132,15 @@ absl::Status Isolation::ChooseSandbox(const std::string& launcher,
     }
   }
   namespaces_ = why_no_namespaces_.empty();
-  if (namespaces_ && NamespacesCountProcesses()) {
+  if (!NamespacesCountProcesses()) {
+    why_not_apart_ = "Linux before 5.14 counts them by user";
+  } else if (namespaces_) {
     // Some systems give a user namespace to who asks, and refuse him what it takes to live in it.
     spec.user = compile_user_;
     spec.sandbox.count_apart = true;
-    counts_apart_ = Try(LauncherArguments(spec, launcher, getpid(), {}, -1, -1), -1, &output);
+    if (!Try(LauncherArguments(spec, launcher, getpid(), {}, -1, -1), -1, &output)) {
+      why_not_apart_ = "compiles get no user namespace of their own" + LastWords(output);
+    }
   }
   RemoveTree(*directory);
   if (namespaces_ || config_->sandbox != "required") return absl::OkStatus();
@@ -233,9 +237,8 @@ void Isolation::FillState(v1::IsolationState* state) const {
                                     "; they run as ", compile_user_ ? "nobody" : "kcached does"));
   }
   if (!namespaces_) state->add_missing("namespaces: " + why_no_namespaces_);
-  if (namespaces_ && !counts_apart_) {
-    state->add_missing("processes of each compile counted apart: the kernel gives compiles no user "
-                       "namespace of their own, or is older than 5.14");
+  if (namespaces_ && !counts_apart()) {
+    state->add_missing("processes of each compile counted apart: " + why_not_apart_);
   }
   if (!filter_) state->add_missing("system call filter: isolation.sandbox is off");
   if (groups_ == nullptr) return;
@@ -289,8 +292,8 @@ void Isolation::ForCompile(const BackendProgram& program, const std::string& dir
   }
   // Where the kernel does not count a compile's processes apart, it counts them by user; so the limit is
   // only ours to set where the user is.
-  spec->sandbox.count_apart = counts_apart_;
-  if (counts_apart_ || spec->user) {
+  spec->sandbox.count_apart = counts_apart();
+  if (counts_apart() || spec->user) {
     spec->limits.emplace_back("nproc", ProcessesOfCompile(*config_));
   }
   spec->memory_limit = config_->compile_memory;

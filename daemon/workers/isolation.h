@@ -60,7 +60,7 @@ class Isolation {
 
   bool namespaces() const { return namespaces_; }
   // Whether the kernel counts each compile's processes by themselves.
-  bool counts_apart() const { return counts_apart_; }
+  bool counts_apart() const { return namespaces_ && why_not_apart_.empty(); }
 
  private:
   void TryGroup(const std::string& launcher);
@@ -74,8 +74,8 @@ class Isolation {
   bool compile_user_is_its_own_ = false;
   bool filter_ = false;
   bool namespaces_ = false;
-  bool counts_apart_ = false;
   std::string why_no_namespaces_;
+  std::string why_not_apart_;
 };
 
 // Whether this process has CAP_SETUID and CAP_SETGID in effect.
